@@ -1,0 +1,1 @@
+//! From a YAML file to checked settings, with diagnostics that point.

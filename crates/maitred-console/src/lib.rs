@@ -1,0 +1,1 @@
+//! The administrative listener: metrics, health, drain and what the endpoints look like.

@@ -1,0 +1,1 @@
+//! What maitred knows of model servers: metric names and pages, readiness, and how each engine fails.

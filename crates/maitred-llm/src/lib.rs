@@ -1,0 +1,1 @@
+//! Dialects: reading calls, relaying streams, usage and error bodies.

@@ -1,0 +1,1 @@
+//! What is seen from outside: events, metrics and access records.

@@ -1,0 +1,1 @@
+//! The data path: listeners, the call's pipeline, upstream pools, attempts and relay.

@@ -1,0 +1,1 @@
+//! Owns the cores: clock, locks, settings snapshot, scraping, probes and discovery.

@@ -1,0 +1,1 @@
+//! The scheduling core: endpoints, signals, health, leases, filters, scorers and pickers.

@@ -1,0 +1,1 @@
+//! The engine model in virtual time: batching, KV blocks, prefix cache, preemption.

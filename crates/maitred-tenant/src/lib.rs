@@ -1,0 +1,1 @@
+//! Who may call: keys, their hashes, and what they grant.

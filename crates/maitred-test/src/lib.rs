@@ -1,0 +1,1 @@
+//! A harness for tests that run real programs: children, ports, fixtures, streams.

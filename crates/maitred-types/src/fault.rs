@@ -1,0 +1,168 @@
+//! The closed set of things that can go wrong, and the one table that says what each is called on every surface.
+
+/// A wire API that a client speaks, as far as errors must be phrased in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dialect {
+    /// OpenAI's: chat, completions, embeddings, models and whatever else lies under `/v1/`.
+    OpenAi,
+    /// Anthropic's messages.
+    Anthropic,
+}
+
+/// Who is to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// The call itself is at fault; sending it again unchanged will not help.
+    Client,
+    /// maitred is at fault, or refuses on its own account.
+    Gateway,
+    /// An endpoint is at fault.
+    Upstream,
+}
+
+/// What a fault kind is called on every surface. Made only by [`FaultKind::row`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultRow {
+    /// The word in metrics, logs, the `code` of OpenAI error bodies and the anchor in `docs/errors.md`.
+    pub label: &'static str,
+    /// HTTP status of an answer that has not begun.
+    pub status: u16,
+    /// `error.type` of an OpenAI body.
+    pub openai_type: &'static str,
+    /// `error.type` of an Anthropic body.
+    pub anthropic_type: &'static str,
+    /// Canonical gRPC code.
+    pub grpc_code: u8,
+    /// Who is to blame.
+    pub origin: Origin,
+    /// What it means and what to do, for the reference page.
+    pub meaning: &'static str,
+}
+
+/// Declares the kinds and their table in one place.
+macro_rules! faults {
+    ($($kind:ident: $label:literal, $status:literal, $openai:literal, $anthropic:literal, $grpc:literal, $origin:ident, $meaning:literal;)*) => {
+        /// Everything that can go wrong with a call. Closed: a new way to fail is a new line here.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum FaultKind {
+            $(#[doc = $meaning] $kind,)*
+        }
+
+        impl FaultKind {
+            /// Every kind, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
+
+            /// The line of the table for this kind.
+            #[must_use]
+            pub const fn row(self) -> FaultRow {
+                match self {
+                    $(Self::$kind => FaultRow {
+                        label: $label,
+                        status: $status,
+                        openai_type: $openai,
+                        anthropic_type: $anthropic,
+                        grpc_code: $grpc,
+                        origin: Origin::$origin,
+                        meaning: $meaning,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    InvalidJson: "invalid_json", 400, "invalid_request_error", "invalid_request_error", 3, Client,
+        "The body is not a JSON object. The message gives the byte at which reading stopped.";
+    InvalidUtf8: "invalid_utf8", 400, "invalid_request_error", "invalid_request_error", 3, Client,
+        "The body is not UTF-8. The message gives the first bad byte.";
+    InvalidField: "invalid_field", 400, "invalid_request_error", "invalid_request_error", 3, Client,
+        "A field that the gateway reads has a value it cannot have. The message names the field.";
+    MissingModel: "missing_model", 400, "invalid_request_error", "invalid_request_error", 3, Client,
+        "The body names no model. Add `model`; `GET /v1/models` lists what this key may use.";
+    UnsupportedMediaType: "unsupported_media_type", 415, "invalid_request_error", "invalid_request_error", 3, Client,
+        "The content type is not one the path accepts. Send `content-type: application/json`.";
+    BodyTooLarge: "body_too_large", 413, "invalid_request_error", "request_too_large", 8, Client,
+        "The body is larger than `limits.body`. Send less, or raise the limit.";
+    LengthRequired: "incomplete_body", 400, "invalid_request_error", "invalid_request_error", 3, Client,
+        "The body ended before its announced length, or its framing is broken.";
+    HeadersTooLarge: "headers_too_large", 431, "invalid_request_error", "invalid_request_error", 8, Client,
+        "There are more or larger headers than `limits.headers` allows.";
+    MethodNotAllowed: "method_not_allowed", 405, "invalid_request_error", "invalid_request_error", 12, Client,
+        "The path exists, but not with this method.";
+    UnknownPath: "unknown_path", 404, "invalid_request_error", "not_found_error", 5, Client,
+        "The gateway serves nothing at this path. Calls go to paths under `/v1/`.";
+    UnknownModel: "model_not_found", 404, "invalid_request_error", "not_found_error", 5, Client,
+        "No pool serves a model of this name, or the key may not know of it. `GET /v1/models` lists what this key may use.";
+    MissingKey: "missing_key", 401, "authentication_error", "authentication_error", 16, Client,
+        "The call carries no key. Send `Authorization: Bearer KEY` or `x-api-key: KEY`.";
+    InvalidKey: "invalid_key", 401, "authentication_error", "authentication_error", 16, Client,
+        "The key is not one this gateway knows.";
+    ExpiredKey: "expired_key", 401, "authentication_error", "authentication_error", 16, Client,
+        "The key was valid once and has expired. Ask for a new one.";
+    ModelNotAllowed: "model_not_allowed", 403, "permission_error", "permission_error", 7, Client,
+        "The key is valid but may not use this model.";
+    ClientClosed: "client_closed", 499, "invalid_request_error", "invalid_request_error", 1, Client,
+        "The client went away before the answer was complete. Only records and metrics show it.";
+    NoEndpoint: "no_endpoint", 503, "server_error", "overloaded_error", 14, Gateway,
+        "No endpoint of the pool is able to serve: none is ready, or all have failed. See the readiness page of the admin listener.";
+    Saturated: "saturated", 429, "rate_limit_error", "rate_limit_error", 8, Gateway,
+        "Every endpoint that may serve the call counts as full. Try again after the time in `Retry-After`.";
+    RetryBudget: "retry_budget_spent", 503, "server_error", "overloaded_error", 14, Gateway,
+        "The first endpoint failed, and the pool's retry budget allows no second attempt. Try again after the time in `Retry-After`.";
+    Draining: "draining", 503, "server_error", "overloaded_error", 14, Gateway,
+        "This gateway is shutting down and takes no new calls. Try again; another instance will answer.";
+    CallTimeout: "call_timeout", 504, "server_error", "api_error", 4, Gateway,
+        "The call's whole time budget (`timeouts.total`) is spent.";
+    Internal: "internal", 500, "server_error", "api_error", 13, Gateway,
+        "A fault in maitred itself. The request id finds the record.";
+    ConnectFailed: "connect_failed", 502, "server_error", "api_error", 14, Upstream,
+        "No connection to the endpoint could be made within `timeouts.connect`.";
+    FirstTokenTimeout: "first_token_timeout", 504, "server_error", "api_error", 4, Upstream,
+        "The endpoint gave no output within `timeouts.first_token`.";
+    IdleTimeout: "idle_timeout", 504, "server_error", "api_error", 4, Upstream,
+        "The endpoint began an answer and then fell silent for `timeouts.idle`.";
+    UpstreamError: "upstream_error", 502, "server_error", "api_error", 13, Upstream,
+        "The endpoint answered with a server error, or with an error where output was expected.";
+    UpstreamOverloaded: "upstream_overloaded", 429, "rate_limit_error", "overloaded_error", 8, Upstream,
+        "Every endpoint that was tried said it has too much to do. This is not the gateway's own limit.";
+    UpstreamRefusedKey: "upstream_refused_key", 502, "server_error", "api_error", 13, Upstream,
+        "The endpoint refused the gateway's own credential. The operator must look at it; the caller's key is fine.";
+    UpstreamBroken: "upstream_broken", 502, "server_error", "api_error", 14, Upstream,
+        "The connection to the endpoint broke, or the answer ended without its proper end.";
+    UpstreamAborted: "upstream_aborted", 502, "server_error", "api_error", 10, Upstream,
+        "The endpoint aborted the answer, as engines do when they are stopped.";
+    UpstreamMalformed: "upstream_malformed", 502, "server_error", "api_error", 13, Upstream,
+        "The endpoint's answer is not what its protocol says, or an event exceeds the size limit.";
+}
+
+impl FaultKind {
+    /// The word for this kind on every surface.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        self.row().label
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_label_is_unique_and_every_status_is_an_error() {
+        let mut labels: Vec<_> = FaultKind::ALL.iter().map(|kind| kind.label()).collect();
+        labels.sort_unstable();
+        let before = labels.len();
+        labels.dedup();
+        assert_eq!(labels.len(), before);
+        for kind in FaultKind::ALL {
+            let row = kind.row();
+            assert!((400..600).contains(&row.status), "{kind:?}");
+            assert_eq!(
+                row.status < 500,
+                row.origin == Origin::Client || row.status == 429,
+                "{kind:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Rules of the project as tests, and generators of its reference pages.
