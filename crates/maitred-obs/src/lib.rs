@@ -1,1 +1,18 @@
-//! What is seen from outside: events, metrics and access records.
+//! What is seen from outside: metrics, access records and the log.
+//!
+//! Cores return events and figures; the shell hands them to the types of this crate, which count and write. Nothing here
+//! decides anything. Names, units and labels of metrics are declared once, in [`metric`], and the reference page is made
+//! from there.
+
+mod access;
+mod log;
+mod meters;
+pub mod metric;
+mod sample;
+mod sink;
+
+pub use access::{AccessRecord, LogFormat};
+pub use log::{Level, start_log};
+pub use meters::{CallEnd, Meters, ModelMeters, PoolMeters};
+pub use sample::{EndpointSample, EndpointState, SampleSource};
+pub use sink::RecordSink;

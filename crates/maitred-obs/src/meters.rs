@@ -1,0 +1,347 @@
+//! The counters and distributions themselves, and the handles that the data path keeps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_types::{FaultKind, OutcomeStatus, PoolName, Usage, UsageSource};
+use parking_lot::Mutex;
+use prometheus_client::encoding::prometheus_text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::metric::{self, Metric};
+use crate::sample::{EndpointCollector, SampleSource};
+
+type Labels = Vec<(&'static str, String)>;
+type Counters = Family<Labels, Counter>;
+
+/// Bucket bounds of request durations and of times to the first token, in seconds (OpenTelemetry's advice for GenAI).
+const SECONDS: [f64; 18] = [
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0,
+];
+/// Bucket bounds of times per output token, in seconds (OpenTelemetry's advice for GenAI).
+const TOKEN_SECONDS: [f64; 14] = [
+    0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5,
+];
+
+#[derive(Clone, Copy)]
+struct Buckets(&'static [f64]);
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
+}
+
+type Histograms = Family<Labels, Histogram, Buckets>;
+
+/// Every metric of a gateway. One per process; handed down, never global.
+#[derive(Debug)]
+pub struct Meters {
+    registry: Mutex<Registry>,
+    families: Families,
+    /// Client connections that are open.
+    pub open_connections: Gauge,
+    /// Calls that are under way.
+    pub active_calls: Gauge,
+    /// Access records that were lost.
+    pub records_dropped: Counter,
+}
+
+struct Families {
+    duration: Histograms,
+    first_token: Histograms,
+    per_token: Histograms,
+    tokens: Counters,
+    calls: Counters,
+    usage_estimated: Counters,
+    refused: Counters,
+    connections_refused: Counters,
+    reloads: Counters,
+    pool: PoolFamilies,
+}
+
+impl std::fmt::Debug for Families {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Families")
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct PoolFamilies {
+    picks: Counters,
+    refusals: Counters,
+    retries: Counters,
+    retries_denied: Counters,
+    leases_abandoned: Counters,
+    events: Counters,
+    scrapes: Counters,
+    probes: Counters,
+}
+
+impl Meters {
+    /// Registers every metric. `version` goes to the build metric.
+    #[must_use]
+    pub fn new(version: &str) -> Self {
+        let mut registry = Registry::default();
+        let families = Families::register(&mut registry);
+        let meters = Self {
+            families,
+            open_connections: register(&mut registry, &metric::OPEN_CONNECTIONS, Gauge::default()),
+            active_calls: register(&mut registry, &metric::ACTIVE_CALLS, Gauge::default()),
+            records_dropped: register(&mut registry, &metric::RECORDS_DROPPED, Counter::default()),
+            registry: Mutex::new(Registry::default()),
+        };
+        let build: Family<Labels, Gauge> = register(&mut registry, &metric::BUILD, Family::default());
+        build.get_or_create(&vec![("version", version.to_owned())]).set(1);
+        *meters.registry.lock() = registry;
+        meters
+    }
+
+    /// Adds the figures of endpoints, which `source` reads whenever the page is asked for.
+    pub fn add_endpoints(&self, source: SampleSource) {
+        self.registry
+            .lock()
+            .register_collector(Box::new(EndpointCollector(source)));
+    }
+
+    /// The page in the Prometheus text format (version 0.0.4).
+    #[must_use]
+    pub fn page(&self) -> String {
+        let mut page = String::new();
+        match prometheus_text::encode(&mut page, &self.registry.lock()) {
+            Ok(()) => page,
+            Err(std::fmt::Error) => String::from("# the page could not be written\n"),
+        }
+    }
+
+    /// Counts a call refused before a pool was chosen.
+    pub fn call_refused(&self, fault: FaultKind) {
+        self.families
+            .refused
+            .get_or_create(&vec![("fault", fault.label().to_owned())])
+            .inc();
+    }
+
+    /// Counts a client connection closed before its first call.
+    pub fn connection_refused(&self, reason: &'static str) {
+        self.families
+            .connections_refused
+            .get_or_create(&vec![("reason", reason.to_owned())])
+            .inc();
+    }
+
+    /// Counts a reload of the configuration; `result` is `applied`, `unchanged` or `rejected`.
+    pub fn reloaded(&self, result: &'static str) {
+        self.families
+            .reloads
+            .get_or_create(&vec![("result", result.to_owned())])
+            .inc();
+    }
+
+    /// The handle for what concerns one model of one pool. Make it when settings change, not per call.
+    #[must_use]
+    pub fn model(&self, pool: &PoolName, model: &str) -> Arc<ModelMeters> {
+        let labels: Labels = vec![("pool", pool.to_string()), ("gen_ai_request_model", model.to_owned())];
+        let families = &self.families;
+        let tokens = |kind: &str| {
+            let mut labels = labels.clone();
+            labels.push(("gen_ai_token_type", kind.to_owned()));
+            families.tokens.get_or_create_owned(&labels)
+        };
+        Arc::new(ModelMeters {
+            duration: families.duration.get_or_create_owned(&labels),
+            first_token: families.first_token.get_or_create_owned(&labels),
+            per_token: families.per_token.get_or_create_owned(&labels),
+            input: tokens("input"),
+            cached_input: tokens("cached_input"),
+            output: tokens("output"),
+            estimated: families.usage_estimated.get_or_create_owned(&labels),
+            answered: families
+                .calls
+                .get_or_create_owned(&outcome_labels(&labels, OutcomeStatus::Answered)),
+            calls: families.calls.clone(),
+            labels,
+        })
+    }
+
+    /// The handle for what concerns one pool.
+    #[must_use]
+    pub fn pool(&self, pool: &PoolName) -> Arc<PoolMeters> {
+        Arc::new(PoolMeters {
+            pool: pool.to_string(),
+            families: self.families.pool.clone(),
+        })
+    }
+}
+
+impl Families {
+    fn register(registry: &mut Registry) -> Self {
+        let histograms = |buckets: &'static [f64]| Histograms::new_with_constructor(Buckets(buckets));
+        Self {
+            duration: register(registry, &metric::REQUEST_DURATION, histograms(&SECONDS)),
+            first_token: register(registry, &metric::FIRST_TOKEN, histograms(&SECONDS)),
+            per_token: register(registry, &metric::PER_TOKEN, histograms(&TOKEN_SECONDS)),
+            tokens: register(registry, &metric::TOKENS, Counters::default()),
+            calls: register(registry, &metric::CALLS, Counters::default()),
+            usage_estimated: register(registry, &metric::USAGE_ESTIMATED, Counters::default()),
+            refused: register(registry, &metric::REFUSED, Counters::default()),
+            connections_refused: register(registry, &metric::CONNECTIONS_REFUSED, Counters::default()),
+            reloads: register(registry, &metric::RELOADS, Counters::default()),
+            pool: PoolFamilies {
+                picks: register(registry, &metric::PICKS, Counters::default()),
+                refusals: register(registry, &metric::REFUSALS, Counters::default()),
+                retries: register(registry, &metric::RETRIES, Counters::default()),
+                retries_denied: register(registry, &metric::RETRIES_DENIED, Counters::default()),
+                leases_abandoned: register(registry, &metric::LEASES_ABANDONED, Counters::default()),
+                events: register(registry, &metric::POOL_EVENTS, Counters::default()),
+                scrapes: register(registry, &metric::SCRAPES, Counters::default()),
+                probes: register(registry, &metric::PROBES, Counters::default()),
+            },
+        }
+    }
+}
+
+fn register<M>(registry: &mut Registry, metric: &Metric, instrument: M) -> M
+where
+    M: prometheus_client::registry::Metric + Clone,
+{
+    registry.register(metric.name, metric.help, instrument.clone());
+    instrument
+}
+
+fn outcome_labels(labels: &Labels, status: OutcomeStatus) -> Labels {
+    let mut labels = labels.clone();
+    labels.push(("outcome", status.label().to_owned()));
+    labels.push((
+        "fault",
+        status.fault().map_or(String::new(), |fault| fault.label().to_owned()),
+    ));
+    labels
+}
+
+/// How a call ended, as far as metrics are concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct CallEnd {
+    /// The outcome.
+    pub status: OutcomeStatus,
+    /// From arrival to end.
+    pub duration: Duration,
+    /// From arrival to the first output, if there was any.
+    pub first_token: Option<Duration>,
+    /// What it used, if it got as far as using anything.
+    pub usage: Option<Usage>,
+}
+
+/// What concerns one model of one pool.
+#[derive(Debug)]
+pub struct ModelMeters {
+    duration: Histogram,
+    first_token: Histogram,
+    per_token: Histogram,
+    input: Counter,
+    cached_input: Counter,
+    output: Counter,
+    estimated: Counter,
+    answered: Counter,
+    calls: Counters,
+    labels: Labels,
+}
+
+impl ModelMeters {
+    /// Counts a call that has ended.
+    pub fn call_ended(&self, end: &CallEnd) {
+        match end.status {
+            OutcomeStatus::Answered => {
+                self.answered.inc();
+            }
+            status => {
+                self.calls.get_or_create(&outcome_labels(&self.labels, status)).inc();
+            }
+        }
+        self.duration.observe(end.duration.as_secs_f64());
+        if let Some(first_token) = end.first_token {
+            self.first_token.observe(first_token.as_secs_f64());
+        }
+        let Some(usage) = end.usage else { return };
+        self.input.inc_by(u64::from(usage.input.get()));
+        self.output.inc_by(u64::from(usage.output.get()));
+        if let Some(cached) = usage.cached_input {
+            self.cached_input.inc_by(u64::from(cached.get()));
+        }
+        if usage.source == UsageSource::Estimated {
+            self.estimated.inc();
+        }
+        if let (Some(first_token), 2..) = (end.first_token, usage.output.get()) {
+            let decode = end.duration.saturating_sub(first_token).as_secs_f64();
+            self.per_token.observe(decode / f64::from(usage.output.get() - 1));
+        }
+    }
+}
+
+/// What concerns one pool.
+#[derive(Debug)]
+pub struct PoolMeters {
+    pool: String,
+    families: PoolFamilies,
+}
+
+impl PoolMeters {
+    /// Counts a choice.
+    pub fn picked(&self, reason: &'static str) {
+        self.count(&self.families.picks, "reason", reason);
+    }
+
+    /// Counts an ask for which there was no endpoint.
+    pub fn refused(&self, reason: &'static str) {
+        self.count(&self.families.refusals, "reason", reason);
+    }
+
+    /// Counts another attempt, made because of `fault`.
+    pub fn retried(&self, fault: FaultKind) {
+        self.count(&self.families.retries, "fault", fault.label());
+    }
+
+    /// Counts an attempt that the retry budget did not allow.
+    pub fn retry_denied(&self) {
+        self.families
+            .retries_denied
+            .get_or_create(&vec![("pool", self.pool.clone())])
+            .inc();
+    }
+
+    /// Counts a lease that nobody finished.
+    pub fn lease_abandoned(&self) {
+        self.families
+            .leases_abandoned
+            .get_or_create(&vec![("pool", self.pool.clone())])
+            .inc();
+    }
+
+    /// Counts a change in the pool's life.
+    pub fn event(&self, event: &'static str) {
+        self.count(&self.families.events, "event", event);
+    }
+
+    /// Counts a read of a metrics page.
+    pub fn scraped(&self, result: &'static str) {
+        self.count(&self.families.scrapes, "result", result);
+    }
+
+    /// Counts a probe.
+    pub fn probed(&self, result: &'static str) {
+        self.count(&self.families.probes, "result", result);
+    }
+
+    fn count(&self, family: &Counters, label: &'static str, value: &'static str) {
+        family
+            .get_or_create(&vec![("pool", self.pool.clone()), (label, value.to_owned())])
+            .inc();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+use super::*;
+use crate::sample::{EndpointSample, EndpointState};
+use maitred_types::TokenCount;
+
+fn meters_after_one_call() -> Meters {
+    let meters = Meters::new("1.2.3");
+    let pool = PoolName::from("llama");
+    let usage = Usage {
+        input: TokenCount::new(10),
+        cached_input: Some(TokenCount::new(8)),
+        output: TokenCount::new(5),
+        reasoning: None,
+        source: UsageSource::Estimated,
+    };
+    meters.model(&pool, "m").call_ended(&CallEnd {
+        status: OutcomeStatus::Broken(FaultKind::UpstreamBroken),
+        duration: Duration::from_millis(500),
+        first_token: Some(Duration::from_millis(100)),
+        usage: Some(usage),
+    });
+    meters.pool(&pool).picked("two-choices");
+    meters
+}
+
+fn has_line(page: &str, line: &str) {
+    assert!(page.lines().any(|found| found == line), "no line `{line}` in\n{page}");
+}
+
+#[test]
+fn a_call_is_counted_once_with_its_outcome_and_tokens() {
+    let page = meters_after_one_call().page();
+    has_line(
+        &page,
+        r#"maitred_calls_total{pool="llama",gen_ai_request_model="m",outcome="broken",fault="upstream_broken"} 1"#,
+    );
+    has_line(
+        &page,
+        r#"maitred_calls_total{pool="llama",gen_ai_request_model="m",outcome="answered",fault=""} 0"#,
+    );
+    has_line(
+        &page,
+        r#"gen_ai_client_token_usage_total{pool="llama",gen_ai_request_model="m",gen_ai_token_type="cached_input"} 8"#,
+    );
+    has_line(
+        &page,
+        r#"maitred_usage_estimated_total{pool="llama",gen_ai_request_model="m"} 1"#,
+    );
+    has_line(&page, r#"maitred_picks_total{pool="llama",reason="two-choices"} 1"#);
+    // 400 ms over the four tokens after the first.
+    has_line(
+        &page,
+        r#"gen_ai_server_time_per_output_token_seconds_bucket{pool="llama",gen_ai_request_model="m",le="0.15"} 1"#,
+    );
+}
+
+#[test]
+fn endpoints_are_read_when_the_page_is_asked_for_and_unknown_figures_are_left_out() {
+    let meters = Meters::new("1.2.3");
+    meters.add_endpoints(Arc::new(|| {
+        vec![EndpointSample {
+            pool: "llama".into(),
+            endpoint: "10.0.0.1:8000".into(),
+            state: EndpointState::Ready,
+            share: 0.25,
+            picks: 7,
+            errors: 1,
+            in_flight: 2,
+            waiting: Some(3.0),
+            running: None,
+            kv_used: Some(0.5),
+            kv_estimate: Some(0.625),
+            age: Some(0.05),
+        }]
+    }));
+    let page = meters.page();
+    has_line(
+        &page,
+        r#"maitred_endpoint_share{pool="llama",endpoint="10.0.0.1:8000"} 0.25"#,
+    );
+    has_line(
+        &page,
+        r#"maitred_endpoint_picks_total{pool="llama",endpoint="10.0.0.1:8000"} 7"#,
+    );
+    has_line(
+        &page,
+        r#"maitred_endpoint_state{pool="llama",endpoint="10.0.0.1:8000",state="ready"} 1"#,
+    );
+    has_line(
+        &page,
+        r#"maitred_endpoint_state{pool="llama",endpoint="10.0.0.1:8000",state="ejected"} 0"#,
+    );
+    assert!(!page.contains("maitred_endpoint_running_requests{"));
+}
+
+#[test]
+fn every_declared_metric_is_on_the_page_and_nothing_else() {
+    let meters = meters_after_one_call();
+    meters.add_endpoints(Arc::new(Vec::new));
+    meters.call_refused(FaultKind::InvalidJson);
+    meters.connection_refused("too_many");
+    meters.reloaded("applied");
+    let pool = meters.pool(&PoolName::from("llama"));
+    pool.refused("saturated");
+    pool.retried(FaultKind::ConnectFailed);
+    pool.retry_denied();
+    pool.lease_abandoned();
+    pool.event("ready");
+    pool.scraped("ok");
+    pool.probed("ok");
+    let page = meters.page();
+    let mut described: Vec<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    let mut declared: Vec<String> = metric::ALL
+        .iter()
+        .map(|metric| match metric.kind {
+            metric::Kind::Counter => format!("{}_total", metric.name),
+            metric::Kind::Gauge | metric::Kind::Histogram => metric.name.to_owned(),
+        })
+        .collect();
+    described.sort_unstable();
+    declared.sort_unstable();
+    assert_eq!(described, declared);
+}

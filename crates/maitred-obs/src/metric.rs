@@ -1,0 +1,131 @@
+//! Every metric that maitred exposes: its name, kind, labels and meaning, declared once.
+//!
+//! Names follow the OpenTelemetry semantic conventions for generative AI where those have one (dots become underscores, the
+//! unit is a suffix); the rest begin with `maitred_`.
+
+/// Whether a metric only rises, may fall, or is a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only rises; `_total` is appended to the name.
+    Counter,
+    /// May rise and fall.
+    Gauge,
+    /// A distribution in buckets.
+    Histogram,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name, without `_total`, `_bucket`, `_sum` and `_count`.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// Its meaning and unit.
+    pub help: &'static str,
+}
+
+macro_rules! metrics {
+    ($($ident:ident: $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(#[doc = $help] pub const $ident: Metric = Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: &[$($label),*],
+            help: $help,
+        };)*
+
+        /// All of them, in the order of the reference page.
+        pub const ALL: &[Metric] = &[$($ident),*];
+    };
+}
+
+metrics! {
+    REQUEST_DURATION: Histogram "gen_ai_server_request_duration_seconds" ["pool", "gen_ai_request_model"]
+        "Time from the arrival of a call to the end of its answer, whatever the outcome, in seconds";
+    FIRST_TOKEN: Histogram "gen_ai_server_time_to_first_token_seconds" ["pool", "gen_ai_request_model"]
+        "Time from the arrival of a call to its first output, retries included, in seconds";
+    PER_TOKEN: Histogram "gen_ai_server_time_per_output_token_seconds" ["pool", "gen_ai_request_model"]
+        "Time between first and last output divided by the output tokens after the first, in seconds";
+    TOKENS: Counter "gen_ai_client_token_usage" ["pool", "gen_ai_request_model", "gen_ai_token_type"]
+        "Tokens of calls: input (cached ones included), cached_input, output";
+    CALLS: Counter "maitred_calls" ["pool", "gen_ai_request_model", "outcome", "fault"]
+        "Calls by outcome; fault is empty when nothing went wrong";
+    USAGE_ESTIMATED: Counter "maitred_usage_estimated" ["pool", "gen_ai_request_model"]
+        "Calls whose tokens the endpoint did not report, so that the gateway estimated them";
+    REFUSED: Counter "maitred_refused_calls" ["fault"]
+        "Calls refused before a pool was chosen: bad requests, keys and models";
+    PICKS: Counter "maitred_picks" ["pool", "reason"]
+        "Endpoints chosen, by the reason of the choice";
+    REFUSALS: Counter "maitred_pick_refusals" ["pool", "reason"]
+        "Asks for which no endpoint was chosen, by reason";
+    RETRIES: Counter "maitred_retries" ["pool", "fault"]
+        "Attempts on another endpoint, by what went wrong with the attempt before";
+    RETRIES_DENIED: Counter "maitred_retries_denied" ["pool"]
+        "Further attempts that the retry budget did not allow";
+    LEASES_ABANDONED: Counter "maitred_leases_abandoned" ["pool"]
+        "Leases dropped without an outcome; always zero unless a task of the gateway died";
+    POOL_EVENTS: Counter "maitred_pool_events" ["pool", "event"]
+        "Changes in a pool's life: an endpoint became ready, was ejected, returned, is draining, is gone, panic began or ended";
+    SCRAPES: Counter "maitred_scrapes" ["pool", "result"]
+        "Reads of endpoints' metrics pages, by result";
+    PROBES: Counter "maitred_probes" ["pool", "result"]
+        "Readiness and health probes, by result";
+    ENDPOINT_SHARE: Gauge "maitred_endpoint_share" ["pool", "endpoint"]
+        "Share of the pool's last picks that went to the endpoint, 0 to 1";
+    ENDPOINT_PICKS: Counter "maitred_endpoint_picks" ["pool", "endpoint"]
+        "Picks of the endpoint in its present life";
+    ENDPOINT_ERRORS: Counter "maitred_endpoint_errors" ["pool", "endpoint"]
+        "Attempts on the endpoint that failed in its present life";
+    ENDPOINT_IN_FLIGHT: Gauge "maitred_endpoint_in_flight" ["pool", "endpoint"]
+        "Attempts of this gateway under way on the endpoint";
+    ENDPOINT_WAITING: Gauge "maitred_endpoint_waiting_requests" ["pool", "endpoint"]
+        "Requests waiting in the endpoint, as it last reported";
+    ENDPOINT_RUNNING: Gauge "maitred_endpoint_running_requests" ["pool", "endpoint"]
+        "Requests running in the endpoint, as it last reported";
+    ENDPOINT_KV: Gauge "maitred_endpoint_kv_cache_used_ratio" ["pool", "endpoint"]
+        "Used share of the endpoint's KV cache, 0 to 1, as it last reported";
+    ENDPOINT_KV_ESTIMATE: Gauge "maitred_endpoint_kv_cache_estimate_ratio" ["pool", "endpoint"]
+        "Used share of the KV cache carried forward by what this gateway has sent since the last report, 0 to 1";
+    ENDPOINT_AGE: Gauge "maitred_endpoint_signals_age_seconds" ["pool", "endpoint"]
+        "Age of the endpoint's last good report, in seconds";
+    ENDPOINT_STATE: Gauge "maitred_endpoint_state" ["pool", "endpoint", "state"]
+        "1 for the state the endpoint is in, 0 for the others";
+    OPEN_CONNECTIONS: Gauge "maitred_open_connections" []
+        "Client connections that are open";
+    ACTIVE_CALLS: Gauge "maitred_active_calls" []
+        "Calls that are under way";
+    CONNECTIONS_REFUSED: Counter "maitred_connections_refused" ["reason"]
+        "Client connections closed before their first call: too many, or a failed TLS handshake";
+    RECORDS_DROPPED: Counter "maitred_access_records_dropped" []
+        "Access records lost because their reader was slower than the traffic for too long";
+    RELOADS: Counter "maitred_config_reloads" ["result"]
+        "Reloads of the configuration, by result; an invalid file leaves the running settings untouched";
+    BUILD: Gauge "maitred_build_info" ["version"]
+        "Always 1; the label names the version that runs";
+}
+
+/// The reference page of all metrics, in Markdown.
+#[must_use]
+pub fn reference_markdown() -> String {
+    let mut page = String::from(
+        "# Metrics\n\nServed at `/metrics` of the admin listener in the Prometheus text format. This page is generated from \
+         the code.\n\n| Name | Kind | Labels | Meaning |\n|---|---|---|---|\n",
+    );
+    for metric in ALL {
+        let (kind, suffix) = match metric.kind {
+            Kind::Counter => ("counter", "_total"),
+            Kind::Gauge => ("gauge", ""),
+            Kind::Histogram => ("histogram", ""),
+        };
+        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        page.push_str(&format!(
+            "| `{}{suffix}` | {kind} | {} | {} |\n",
+            metric.name,
+            labels.join(", "),
+            metric.help
+        ));
+    }
+    page
+}

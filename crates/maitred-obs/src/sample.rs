@@ -1,0 +1,157 @@
+//! What the metrics page says of each endpoint, read at the moment the page is asked for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::metric::{self, Metric};
+
+/// Where an endpoint is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointState {
+    /// It has not yet shown that it can infer.
+    Loading,
+    /// It gets calls.
+    Ready,
+    /// It failed too often and gets no calls for a while.
+    Ejected,
+    /// It gets no new calls; running ones finish.
+    Draining,
+}
+
+impl EndpointState {
+    /// All states, in the order of a life.
+    pub const ALL: [Self; 4] = [Self::Loading, Self::Ready, Self::Ejected, Self::Draining];
+
+    /// The word for metrics and the admin page.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Loading => "loading",
+            Self::Ready => "ready",
+            Self::Ejected => "ejected",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// One endpoint at one moment. A figure the endpoint never reported is `None` and does not appear on the page.
+#[derive(Clone, Debug)]
+pub struct EndpointSample {
+    /// The pool it belongs to.
+    pub pool: String,
+    /// Its address.
+    pub endpoint: String,
+    /// Where it is in its life.
+    pub state: EndpointState,
+    /// Share of the pool's recent picks, 0 to 1.
+    pub share: f64,
+    /// Picks in its present life.
+    pub picks: u64,
+    /// Failed attempts in its present life.
+    pub errors: u64,
+    /// Attempts of this gateway under way.
+    pub in_flight: u64,
+    /// Requests waiting, as reported.
+    pub waiting: Option<f64>,
+    /// Requests running, as reported.
+    pub running: Option<f64>,
+    /// KV use 0 to 1, as reported.
+    pub kv_used: Option<f64>,
+    /// KV use 0 to 1, carried forward.
+    pub kv_estimate: Option<f64>,
+    /// Seconds since the last good report.
+    pub age: Option<f64>,
+}
+
+/// Gives the samples of all endpoints of all pools.
+pub type SampleSource = Arc<dyn Fn() -> Vec<EndpointSample> + Send + Sync>;
+
+/// Turns samples into metrics when the page is asked for.
+pub(crate) struct EndpointCollector(pub(crate) SampleSource);
+
+impl fmt::Debug for EndpointCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EndpointCollector")
+    }
+}
+
+type Reading = fn(&EndpointSample) -> Option<f64>;
+
+const GAUGES: [(&Metric, Reading); 7] = [
+    (&metric::ENDPOINT_SHARE, |sample| Some(sample.share)),
+    (&metric::ENDPOINT_IN_FLIGHT, |sample| Some(as_f64(sample.in_flight))),
+    (&metric::ENDPOINT_WAITING, |sample| sample.waiting),
+    (&metric::ENDPOINT_RUNNING, |sample| sample.running),
+    (&metric::ENDPOINT_KV, |sample| sample.kv_used),
+    (&metric::ENDPOINT_KV_ESTIMATE, |sample| sample.kv_estimate),
+    (&metric::ENDPOINT_AGE, |sample| sample.age),
+];
+
+impl Collector for EndpointCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let samples = (self.0)();
+        for (metric, reading) in GAUGES {
+            let mut family = encoder.encode_descriptor(metric.name, metric.help, None, MetricType::Gauge)?;
+            for sample in &samples {
+                if let Some(value) = reading(sample) {
+                    ConstGauge::new(value).encode(family.encode_family(&sample.labels())?)?;
+                }
+            }
+        }
+        for (metric, reading) in [
+            (
+                &metric::ENDPOINT_PICKS,
+                EndpointSample::picks as fn(&EndpointSample) -> u64,
+            ),
+            (&metric::ENDPOINT_ERRORS, EndpointSample::errors),
+        ] {
+            let mut family = encoder.encode_descriptor(metric.name, metric.help, None, MetricType::Counter)?;
+            for sample in &samples {
+                ConstCounter::new(reading(sample)).encode(family.encode_family(&sample.labels())?)?;
+            }
+        }
+        encode_states(&mut encoder, &samples)
+    }
+}
+
+impl EndpointSample {
+    fn picks(&self) -> u64 {
+        self.picks
+    }
+
+    fn errors(&self) -> u64 {
+        self.errors
+    }
+
+    fn labels(&self) -> [(&'static str, &str); 2] {
+        [("pool", self.pool.as_str()), ("endpoint", self.endpoint.as_str())]
+    }
+}
+
+fn encode_states(encoder: &mut DescriptorEncoder<'_>, samples: &[EndpointSample]) -> fmt::Result {
+    let metric = &metric::ENDPOINT_STATE;
+    let mut family = encoder.encode_descriptor(metric.name, metric.help, None, MetricType::Gauge)?;
+    for sample in samples {
+        for state in EndpointState::ALL {
+            let [pool, endpoint] = sample.labels();
+            let labels = [pool, endpoint, ("state", state.label())];
+            let value = i64::from(state == sample.state);
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a count of attempts under way is far below 2^53"
+)]
+fn as_f64(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,166 @@
+//! Where access records go: a bounded buffer that the data path appends to and one thread empties.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use prometheus_client::metrics::counter::Counter;
+
+/// Bytes that may wait for a slow reader. Beyond it records are lost, and counted.
+const CAP: usize = 16 << 20;
+/// How long lines gather before they are written together.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Takes finished lines without waiting for whoever reads them.
+#[derive(Clone, Debug)]
+pub struct RecordSink {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    filled: Condvar,
+    dropped: Counter,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<u8>,
+    is_closed: bool,
+}
+
+impl RecordSink {
+    /// Starts the thread that writes to `out`. `dropped` counts the lines that are lost.
+    ///
+    /// # Errors
+    /// When the operating system refuses the thread.
+    pub fn start(out: Box<dyn Write + Send>, dropped: Counter) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::default()),
+            filled: Condvar::new(),
+            dropped,
+            writer: Mutex::new(None),
+        });
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("records".into())
+            .spawn(move || for_thread.write_until_closed(out))?;
+        *shared.writer.lock() = Some(thread);
+        Ok(Self { shared })
+    }
+
+    /// Appends one finished line, or counts it as lost when the reader is too far behind.
+    pub fn append(&self, line: &[u8]) {
+        let mut state = self.shared.state.lock();
+        if state.is_closed || state.lines.len() + line.len() > CAP {
+            drop(state);
+            self.shared.dropped.inc();
+            return;
+        }
+        let was_empty = state.lines.is_empty();
+        state.lines.extend_from_slice(line);
+        drop(state);
+        // The thread is woken once per gathering, not once per line.
+        if was_empty {
+            self.shared.filled.notify_one();
+        }
+    }
+
+    /// Writes what is left and ends the thread. Later lines are counted as lost.
+    pub fn close(&self) {
+        self.shared.state.lock().is_closed = true;
+        self.shared.filled.notify_one();
+        let thread = self.shared.writer.lock().take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes access records died");
+        }
+    }
+}
+
+impl Shared {
+    fn write_until_closed(&self, mut out: Box<dyn Write + Send>) {
+        let mut batch = Vec::new();
+        loop {
+            let is_closed = self.take(&mut batch);
+            let lines = u64::try_from(batch.iter().filter(|byte| **byte == b'\n').count()).unwrap_or(u64::MAX);
+            if let Err(error) = out.write_all(&batch).and_then(|()| out.flush()) {
+                self.dropped.inc_by(lines);
+                tracing::error!(%error, lines, "access records could not be written");
+            }
+            batch.clear();
+            batch.shrink_to(1 << 20);
+            if is_closed {
+                return;
+            }
+        }
+    }
+
+    /// Waits for lines, lets some more gather, and takes them all. Says whether the sink is closed.
+    fn take(&self, batch: &mut Vec<u8>) -> bool {
+        let mut state = self.state.lock();
+        while state.lines.is_empty() && !state.is_closed {
+            self.filled.wait(&mut state);
+        }
+        if !state.is_closed {
+            // A close cuts the gathering short; a further line does not, for the buffer is no longer empty.
+            self.filled.wait_for(&mut state, GATHER);
+        }
+        std::mem::swap(&mut state.lines, batch);
+        state.is_closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_between_threads_and_close_writes_the_rest() {
+        let (out, dropped) = (Memory::default(), Counter::default());
+        let sink = RecordSink::start(Box::new(out.clone()), dropped.clone()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1_000).for_each(|_| sink.append(b"line\n")));
+            }
+        });
+        sink.close();
+        assert_eq!(out.0.lock().len(), 4 * 1_000 * 5);
+        assert_eq!(dropped.get(), 0);
+        sink.append(b"late\n");
+        assert_eq!(dropped.get(), 1);
+    }
+
+    #[test]
+    fn a_line_beyond_the_cap_is_counted_not_kept() {
+        let dropped = Counter::default();
+        let sink = RecordSink::start(Box::new(Memory::default()), dropped.clone()).unwrap();
+        sink.append(&vec![b'x'; CAP + 1]);
+        assert_eq!(dropped.get(), 1);
+        sink.close();
+    }
+}
