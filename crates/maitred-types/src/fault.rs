@@ -84,7 +84,9 @@ faults! {
         "The content type is not one the path accepts. Send `content-type: application/json`.";
     BodyTooLarge: "body_too_large", 413, "invalid_request_error", "request_too_large", 8, Client,
         "The body is larger than `limits.body`. Send less, or raise the limit.";
-    LengthRequired: "incomplete_body", 400, "invalid_request_error", "invalid_request_error", 3, Client,
+    Malformed: "malformed_request", 400, "invalid_request_error", "invalid_request_error", 3, Client,
+        "The request is not well-formed HTTP.";
+    IncompleteBody: "incomplete_body", 400, "invalid_request_error", "invalid_request_error", 3, Client,
         "The body ended before its announced length, or its framing is broken.";
     HeadersTooLarge: "headers_too_large", 431, "invalid_request_error", "invalid_request_error", 8, Client,
         "There are more or larger headers than `limits.headers` allows.";
