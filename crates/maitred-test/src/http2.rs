@@ -1,0 +1,94 @@
+//! An HTTP/2 client in clear text with prior knowledge.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::{Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use crate::{Background, background, within};
+
+/// A body larger than this fails the test.
+const BODY_BYTES_MAX: usize = 64 << 20;
+
+/// One connection with any number of streams.
+#[derive(Debug)]
+pub struct Http2 {
+    sender: SendRequest<Full<Bytes>>,
+    address: SocketAddr,
+    _connection: Background<()>,
+}
+
+impl Http2 {
+    /// Connects and shakes hands.
+    pub async fn open(address: SocketAddr) -> Self {
+        let stream = within("connecting", TcpStream::connect(address))
+            .await
+            .expect("a connection");
+        let shaken = within(
+            "the HTTP/2 handshake",
+            handshake(TokioExecutor::new(), TokioIo::new(stream)),
+        )
+        .await;
+        let (sender, connection) = shaken.expect("an HTTP/2 handshake");
+        let connection = background(async move { drop(connection.await) });
+        Self {
+            sender,
+            address,
+            _connection: connection,
+        }
+    }
+
+    /// POSTs a JSON text with a bearer key and gives the status and the whole body.
+    pub async fn post(&self, path: &str, key: &str, json: &str) -> (StatusCode, Bytes) {
+        let request = hyper::Request::post(format!("http://{}{path}", self.address))
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {key}"))
+            .body(Full::from(json.to_owned()))
+            .expect("a valid request");
+        self.send(request).await
+    }
+
+    /// Sends any request and gives the status and the whole body.
+    pub async fn send(&self, request: hyper::Request<Full<Bytes>>) -> (StatusCode, Bytes) {
+        let answer = within("an answer over HTTP/2", self.sender.clone().send_request(request)).await;
+        let (head, body): (_, _) = answer.map(Response::into_parts).expect("an answer over HTTP/2");
+        #[expect(clippy::disallowed_methods, reason = "the body is limited")]
+        let collected = Limited::new(body, BODY_BYTES_MAX).collect();
+        let body = within("the body of an answer", collected).await.expect("a whole body");
+        (head.status, body.to_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::body::Incoming;
+    use hyper::service::service_fn;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn echo(request: hyper::Request<Incoming>) -> Result<Response<Incoming>, hyper::Error> {
+        let mut answer = Response::new(request.into_body());
+        *answer.status_mut() = StatusCode::ACCEPTED;
+        Ok(answer)
+    }
+
+    #[tokio::test]
+    async fn several_streams_share_a_connection() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free loopback port");
+        let address = listener.local_addr().expect("an address");
+        let _server = background(async move {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            drop(server.serve_connection(TokioIo::new(stream), service_fn(echo)).await);
+        });
+        let client = Http2::open(address).await;
+        let (one, two) = tokio::join!(client.post("/a", "k", "{1}"), client.post("/b", "k", "{2}"));
+        assert_eq!((one.0, one.1.as_ref()), (StatusCode::ACCEPTED, &b"{1}"[..]));
+        assert_eq!(two.1.as_ref(), b"{2}");
+    }
+}
