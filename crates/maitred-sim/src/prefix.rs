@@ -1,0 +1,189 @@
+//! Prompts as chains of hashes: equal hashes mean equal tokens from the first one on.
+
+/// The hash of a full KV block and of everything before it. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockHash(u64);
+
+impl BlockHash {
+    /// The hash `value`, for a caller that has its own chain; zero is replaced.
+    #[must_use]
+    pub const fn new(value: u64) -> Self {
+        Self(if value == 0 { 1 } else { value })
+    }
+
+    /// The bare number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// Odd constants without structure (digits of the golden ratio and of pi).
+const CHAIN: u64 = 0x9e37_79b9_7f4a_7c15;
+const START: u64 = 0x2435_f2a4_6b15_8a4d;
+
+/// Both halves of a 128-bit product, folded: every input bit reaches every output bit.
+fn fold(left: u64, right: u64) -> u64 {
+    let product = u128::from(left) * u128::from(right);
+    let low = u64::try_from(product & u128::from(u64::MAX)).unwrap_or(u64::MAX);
+    let high = u64::try_from(product >> 64).unwrap_or(u64::MAX);
+    low ^ high
+}
+
+/// Hashes a sequence token by token. The value after a token depends on all tokens up to it and on the adapter.
+///
+/// Engines hash whole blocks with functions of their own; nothing outside an engine depends on which. A running hash needs
+/// no buffer for the block that is not full yet, so a decode step stays free of allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefixHasher {
+    state: u64,
+}
+
+impl PrefixHasher {
+    /// The hash of nothing, for the base model or for an adapter: the same tokens under another adapter share no block.
+    #[must_use]
+    pub fn new(adapter: Option<&str>) -> Self {
+        let mut state = START;
+        for byte in adapter.unwrap_or_default().bytes() {
+            state = fold(state ^ (u64::from(byte) + 1), CHAIN);
+        }
+        Self { state }
+    }
+
+    /// Appends `token`.
+    pub fn push(&mut self, token: u32) {
+        self.state = fold(self.state ^ (u64::from(token) + 1), CHAIN);
+    }
+
+    /// The hash of what has been pushed.
+    #[must_use]
+    pub fn hash(&self) -> BlockHash {
+        BlockHash::new(self.state)
+    }
+}
+
+/// A prompt as the engine sees it: how long it is and which blocks it fills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    tokens: u32,
+    hashes: Vec<BlockHash>,
+    end: PrefixHasher,
+}
+
+impl Prompt {
+    /// Hashes `tokens` in blocks of `block_size`, for `adapter`. More than 2³² − 1 tokens are cut.
+    pub fn new(tokens: impl IntoIterator<Item = u32>, block_size: u32, adapter: Option<&str>) -> Self {
+        let mut prompt = Self {
+            tokens: 0,
+            hashes: Vec::new(),
+            end: PrefixHasher::new(adapter),
+        };
+        for token in tokens {
+            if prompt.tokens == u32::MAX {
+                break;
+            }
+            prompt.end.push(token);
+            prompt.tokens += 1;
+            if prompt.tokens.is_multiple_of(block_size.max(1)) {
+                prompt.hashes.push(prompt.end.hash());
+            }
+        }
+        prompt
+    }
+
+    /// A prompt that shares nothing with another of a different `seed`; for workloads that only know lengths.
+    #[must_use]
+    pub fn unique(tokens: u32, block_size: u32, seed: u64) -> Self {
+        let low = u32::try_from(seed & u64::from(u32::MAX)).unwrap_or_default();
+        let high = u32::try_from(seed >> 32).unwrap_or_default();
+        Self::new(
+            (0..tokens).map(|index| index ^ if index % 2 == 0 { low } else { high }),
+            block_size,
+            None,
+        )
+    }
+
+    /// Its length in tokens.
+    #[must_use]
+    pub const fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// The hashes of its full blocks.
+    #[must_use]
+    pub fn hashes(&self) -> &[BlockHash] {
+        &self.hashes
+    }
+
+    pub(crate) fn into_parts(self) -> (u32, Vec<BlockHash>, PrefixHasher) {
+        (self.tokens, self.hashes, self.end)
+    }
+}
+
+/// The `index`th token (from 0) of the answer drawn from `seed`: four bytes of text, a space and three letters, read as a
+/// little-endian number. A prompt that repeats the answer four bytes at a time therefore repeats its tokens.
+#[must_use]
+pub fn output_token(seed: u64, index: u32) -> u32 {
+    const CONSONANTS: &[u8; 16] = b"bdfghjklmnprstvz";
+    const VOWELS: &[u8; 4] = b"aeio";
+    let bits = fold(seed ^ CHAIN, u64::from(index).wrapping_mul(START) | 1);
+    let pick = |shift: u32, mask: u64| usize::try_from((bits >> shift) & mask).unwrap_or_default();
+    let first = CONSONANTS[pick(8, 15)];
+    let vowel = VOWELS[pick(20, 3)];
+    let last = CONSONANTS[pick(32, 15)];
+    u32::from_le_bytes([b' ', first, vowel, last])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_match_exactly_as_far_as_tokens_do() {
+        let tokens: Vec<u32> = (0..100).collect();
+        let mut other = tokens.clone();
+        other[40] = 7;
+        let (left, right) = (Prompt::new(tokens.clone(), 16, None), Prompt::new(other, 16, None));
+        assert_eq!((left.tokens(), left.hashes().len()), (100, 6));
+        let same = left
+            .hashes()
+            .iter()
+            .zip(right.hashes())
+            .filter(|(left, right)| left == right)
+            .count();
+        assert_eq!(
+            same, 2,
+            "token 40 lies in the third block, and every later block depends on it"
+        );
+        let adapted = Prompt::new(tokens, 16, Some("lora-a"));
+        assert!(
+            left.hashes()
+                .iter()
+                .zip(adapted.hashes())
+                .all(|(left, right)| left != right)
+        );
+    }
+
+    #[test]
+    fn unique_prompts_share_nothing() {
+        let (left, right) = (Prompt::unique(64, 16, 1), Prompt::unique(64, 16, 2));
+        assert!(
+            left.hashes()
+                .iter()
+                .zip(right.hashes())
+                .all(|(left, right)| left != right)
+        );
+    }
+
+    #[test]
+    fn answers_are_words_of_four_bytes() {
+        for index in 0..1000 {
+            let bytes = output_token(9, index).to_le_bytes();
+            assert_eq!(bytes[0], b' ');
+            assert!(bytes[1..].iter().all(u8::is_ascii_lowercase));
+        }
+        let text = |seed| (0..8).map(|index| output_token(seed, index)).collect::<Vec<_>>();
+        assert_ne!(text(1), text(2));
+        assert_eq!(text(1), text(1));
+    }
+}
