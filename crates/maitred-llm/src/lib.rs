@@ -1,1 +1,30 @@
 //! Dialects: reading calls, relaying streams, usage and error bodies.
+//!
+//! This crate is pure: bytes come in, and facts or other bytes come out. It knows no socket, no clock and no HTTP library, and
+//! it never asks which endpoint a call goes to. Where client and endpoint speak the same dialect, bytes are relayed as they
+//! are; the two edits a gateway must make (the model's name, the wish for usage) are spliced in at exact places.
+
+mod answer;
+mod body;
+mod call_path;
+mod error_body;
+mod estimate;
+mod filter;
+#[doc(hidden)]
+pub mod fuzzing;
+mod models_page;
+mod span;
+mod splice;
+pub mod sse;
+mod usage;
+
+pub use answer::{AnswerTap, MAX_MEMBER};
+pub use body::{BodyError, BodyView, MAX_DEPTH, scan};
+pub use call_path::{CallKind, CallPath, ModelPlace, PathError};
+pub use error_body::{UpstreamError, error_body, error_event, reshape_error, reshape_error_event};
+pub use estimate::{BYTES_PER_TOKEN, MEDIA_TOKENS, estimate_tokens};
+pub use filter::{Pass, StreamFilter};
+pub use models_page::{ModelsPage, model_entry};
+pub use span::Span;
+pub use splice::{Edits, Spliced, UsageAsk};
+pub use usage::{EventKind, UsageTap};

@@ -1,0 +1,224 @@
+//! The members the gateway reads, and what each may be.
+
+use crate::Span;
+
+use super::BodyError;
+use super::cursor::{Cursor, Text};
+
+/// The outermost object is open around every value.
+const DEPTH_OF_MEMBERS: u32 = 1;
+
+/// A string value the gateway reads.
+#[derive(Clone, Debug)]
+pub(super) struct Name {
+    /// Between the quotes.
+    pub(super) span: Span,
+    /// The text, if escapes make it differ from the bytes.
+    pub(super) decoded: Option<Box<str>>,
+}
+
+/// What `stream_options` holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamOptions {
+    /// `null`.
+    Null(Span),
+    /// An object.
+    Object {
+        /// The place right after its brace.
+        open: usize,
+        /// Whether there is nothing in it.
+        is_empty: bool,
+        /// Where the value of `include_usage` lies, and whether it is true; `null` is as good as false.
+        include_usage: Option<(Span, bool)>,
+    },
+}
+
+/// Where the members lie.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields {
+    /// The place right after the opening brace.
+    pub(super) open: usize,
+    pub(super) model: Option<Name>,
+    pub(super) stream: Option<bool>,
+    pub(super) stream_options: Option<StreamOptions>,
+    /// One place for each of the three names that the limit has.
+    pub(super) output_limits: [Option<u64>; 3],
+    pub(super) choices: Option<u64>,
+    pub(super) user: Option<Name>,
+    pub(super) messages: Option<Span>,
+    pub(super) prompt: Option<Span>,
+    pub(super) input: Option<Span>,
+    pub(super) tools: Option<Span>,
+    pub(super) system: Option<Span>,
+    has_stream: bool,
+}
+
+/// Reads the whole body.
+pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Fields, BodyError> {
+    let mut fields = Fields::default();
+    cursor.peek();
+    fields.open = cursor.at() + 1;
+    cursor.object(|cursor, key| {
+        if key.escaped {
+            let name = decode(cursor, key, "a key without broken surrogates")?;
+            member(cursor, &mut fields, name.as_bytes(), key)
+        } else {
+            member(cursor, &mut fields, cursor.raw(key.span), key)
+        }
+    })?;
+    cursor.end()?;
+    Ok(fields)
+}
+
+fn member(cursor: &mut Cursor<'_>, fields: &mut Fields, name: &[u8], key: Text) -> Result<(), BodyError> {
+    match name {
+        b"model" => {
+            once("model", fields.model.is_some(), key)?;
+            fields.model = Some(text(cursor, "model")?);
+        }
+        b"stream" => {
+            once("stream", fields.has_stream, key)?;
+            fields.has_stream = true;
+            fields.stream = flag(cursor, "stream")?;
+        }
+        b"stream_options" => {
+            once("stream_options", fields.stream_options.is_some(), key)?;
+            fields.stream_options = Some(stream_options(cursor)?);
+        }
+        b"max_tokens" => fields.output_limits[0] = count(cursor, "max_tokens")?,
+        b"max_completion_tokens" => fields.output_limits[1] = count(cursor, "max_completion_tokens")?,
+        b"max_output_tokens" => fields.output_limits[2] = count(cursor, "max_output_tokens")?,
+        b"n" => fields.choices = count(cursor, "n")?,
+        b"user" => fields.user = text_or_null(cursor, "user")?,
+        b"messages" => fields.messages = Some(value(cursor)?),
+        b"prompt" => fields.prompt = Some(value(cursor)?),
+        b"input" => fields.input = Some(value(cursor)?),
+        b"tools" => fields.tools = Some(value(cursor)?),
+        b"system" | b"instructions" => fields.system = Some(value(cursor)?),
+        _ => {
+            value(cursor)?;
+        }
+    }
+    Ok(())
+}
+
+fn value(cursor: &mut Cursor<'_>) -> Result<Span, BodyError> {
+    cursor.value(DEPTH_OF_MEMBERS)
+}
+
+fn once(field: &'static str, is_second: bool, key: Text) -> Result<(), BodyError> {
+    if is_second {
+        return Err(BodyError::Duplicate {
+            field,
+            at: key.span.start - 1,
+        });
+    }
+    Ok(())
+}
+
+/// Reads a scalar value for `field`; anything else than `wanted` allows is an error about the field, broken grammar an error
+/// about the grammar.
+fn scalar<'a>(
+    cursor: &mut Cursor<'a>,
+    field: &'static str,
+    expected: &'static str,
+    wanted: fn(&[u8]) -> bool,
+) -> Result<&'a [u8], BodyError> {
+    let span = cursor.value(DEPTH_OF_MEMBERS + 1)?;
+    let raw = cursor.raw(span);
+    if wanted(raw) {
+        Ok(raw)
+    } else {
+        Err(BodyError::Field {
+            field,
+            at: span.start,
+            expected,
+        })
+    }
+}
+
+fn flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Option<bool>, BodyError> {
+    let raw = scalar(cursor, field, "true or false", |raw| {
+        matches!(raw, b"true" | b"false" | b"null")
+    })?;
+    Ok(match raw {
+        b"true" => Some(true),
+        b"false" => Some(false),
+        _ => None,
+    })
+}
+
+/// A number; one that is no whole number of at least zero is left to the endpoint to judge, and counts as not said.
+fn count(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Option<u64>, BodyError> {
+    let raw = scalar(cursor, field, "a number", |raw| {
+        matches!(raw, [b'-' | b'0'..=b'9', ..] | b"null")
+    })?;
+    Ok(str::from_utf8(raw).ok().and_then(|digits| digits.parse().ok()))
+}
+
+fn text(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Name, BodyError> {
+    let expected = "a string";
+    cursor.peek();
+    let at = cursor.at();
+    let raw = scalar(cursor, field, expected, |raw| raw.starts_with(b"\""))?;
+    let span = Span::new(at + 1, at + raw.len() - 1);
+    let decoded = if raw.contains(&b'\\') {
+        let text = Text { span, escaped: true };
+        let decoded = decode(cursor, text, "").map_err(|_| BodyError::Field { field, at, expected })?;
+        Some(decoded.into_boxed_str())
+    } else {
+        None
+    };
+    Ok(Name { span, decoded })
+}
+
+fn text_or_null(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Option<Name>, BodyError> {
+    if cursor.peek() == Some(b'n') {
+        value(cursor)?;
+        return Ok(None);
+    }
+    text(cursor, field).map(Some)
+}
+
+fn stream_options(cursor: &mut Cursor<'_>) -> Result<StreamOptions, BodyError> {
+    let field = "stream_options";
+    let first = cursor.peek();
+    let at = cursor.at();
+    if first != Some(b'{') {
+        scalar(cursor, field, "an object", |raw| raw == b"null")?;
+        return Ok(StreamOptions::Null(Span::new(at, cursor.at())));
+    }
+    let mut include_usage = None;
+    let members = cursor.object(|cursor, key| {
+        let is_ours = if key.escaped {
+            decode(cursor, key, "a key without broken surrogates")? == "include_usage"
+        } else {
+            cursor.raw(key.span) == b"include_usage"
+        };
+        if !is_ours {
+            cursor.value(DEPTH_OF_MEMBERS + 1)?;
+            return Ok(());
+        }
+        let field = "stream_options.include_usage";
+        once(field, include_usage.is_some(), key)?;
+        cursor.peek();
+        let start = cursor.at();
+        let wanted = flag(cursor, field)? == Some(true);
+        include_usage = Some((Span::new(start, cursor.at()), wanted));
+        Ok(())
+    })?;
+    Ok(StreamOptions::Object {
+        open: at + 1,
+        is_empty: members == 0,
+        include_usage,
+    })
+}
+
+/// The text of a string with escapes. Fails when a surrogate stands alone, or when the bytes are not UTF-8.
+fn decode(cursor: &Cursor<'_>, text: Text, expected: &'static str) -> Result<String, BodyError> {
+    let quoted = Span::new(text.span.start - 1, text.span.end + 1);
+    serde_json::from_slice(cursor.raw(quoted)).map_err(|_| BodyError::Syntax {
+        at: quoted.start,
+        expected,
+    })
+}
