@@ -26,6 +26,10 @@ pub enum CallKind {
     Other,
 }
 
+/// Paths by which vLLM loads and unloads adapters. They change one endpoint for everybody, so they are the operator's business and
+/// not a client's; and the gateway would send them to any one endpoint of a pool.
+const CHANGES_AN_ENDPOINT: [&str; 2] = ["load_lora_adapter", "unload_lora_adapter"];
+
 /// Where a call says which model it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelPlace {
@@ -142,6 +146,8 @@ pub enum PathError {
     DotSegment,
     /// It has a byte that must not stand in a path.
     BadByte,
+    /// It is a path by which an engine is managed.
+    ChangesAnEndpoint,
     /// It has a percent sign that begins no escape, or an escape that hides a slash, a backslash, a percent sign, a control
     /// character or a character that needs none.
     BadEscape,
@@ -162,6 +168,7 @@ impl fmt::Display for PathError {
             Self::EmptySegment => "the path has an empty segment",
             Self::DotSegment => "the path has a segment `.` or `..`",
             Self::BadByte => "the path has a character that must not stand there",
+            Self::ChangesAnEndpoint => "the path changes an endpoint and is not served through the gateway",
             Self::BadEscape => "the path has a percent escape that is broken or hides a plain character",
         })
     }
@@ -205,6 +212,7 @@ impl<'a> CallPath<'a> {
             "messages" => CallKind::Messages,
             "messages/count_tokens" => CallKind::CountTokens,
             "responses" => CallKind::Responses,
+            _ if CHANGES_AN_ENDPOINT.contains(&rest) => return Err(PathError::ChangesAnEndpoint),
             _ => {
                 check_escapes(rest)?;
                 CallKind::Other

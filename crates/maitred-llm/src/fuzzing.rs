@@ -6,7 +6,9 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::sse::{Event, Reader};
-use crate::{AnswerTap, BodyError, BodyView, CallKind, Edits, MAX_DEPTH, MAX_MEMBER, Spliced, UsageAsk, scan};
+use crate::{
+    AnswerTap, BodyError, BodyView, CallKind, Edits, MAX_DEPTH, MAX_MEMBER, Spliced, UsageAsk, estimate_tokens, scan,
+};
 
 /// A name that needs escapes.
 const NEW_MODEL: &str = "acme/\"tiny\"\n\u{e9}";
@@ -28,28 +30,27 @@ pub fn fuzz_request_scanner(data: &[u8]) {
                 check_edited(&view, tree);
             }
         }
-        Err(BodyError::Utf8 { at }) => {
+        Err(error) => check_refusal(&error, data, is_sound),
+    }
+}
+
+fn check_refusal(error: &BodyError, data: &[u8], is_sound: bool) {
+    match error {
+        BodyError::Utf8 { at } => {
             let bad = str::from_utf8(data).err().map(|error| error.valid_up_to());
-            assert_eq!(bad, Some(at));
+            assert_eq!(bad, Some(*at));
         }
-        Err(BodyError::Syntax { expected, .. }) => {
+        BodyError::Syntax { expected, .. } => {
             assert!(!is_sound || expected.contains("surrogates"), "refused a JSON object");
         }
-        Err(BodyError::TooDeep { .. }) => {
+        BodyError::TooDeep { .. } => {
             let opened = data.iter().filter(|byte| b"{[".contains(byte)).count();
             assert!(opened > MAX_DEPTH as usize, "found depth where there is none");
         }
         // These are found on the way, so they say nothing about the rest.
-        Err(BodyError::Field { at, .. } | BodyError::Duplicate { at, .. }) => assert!(at < data.len()),
-        Err(BodyError::MissingModel) => unreachable_error(),
+        BodyError::Field { at, .. } | BodyError::Duplicate { at, .. } => assert!(*at < data.len()),
+        BodyError::MissingModel => assert!(data.is_empty(), "the scanner itself does not ask for a model"),
     }
-}
-
-fn unreachable_error() {
-    assert!(
-        scan(&Bytes::new()).is_ok(),
-        "the scanner itself does not ask for a model"
-    );
 }
 
 fn check_fields(view: &BodyView, tree: &Value) {
@@ -71,8 +72,11 @@ fn check_fields(view: &BodyView, tree: &Value) {
         let found = span.map(|span| serde_json::from_slice::<Value>(view.raw(span)).ok());
         assert_eq!(found, tree.get(name).cloned().map(Some), "{name}");
     }
-    // A guess must not fail, whatever it says.
-    let _ = crate::estimate_tokens(view);
+    let tokens = estimate_tokens(view).get() as usize;
+    assert!(
+        tokens <= 2 * view.body().len(),
+        "no token without a byte, nor media without a kilobyte"
+    );
 }
 
 /// The bytes that were there before are the same bytes, at the same place in memory, and only what was replaced is missing.
@@ -84,7 +88,6 @@ fn check_splice(view: &BodyView) {
     edits.ask_for_usage(CallKind::Chat);
     let spliced = edits.apply();
     assert_eq!(spliced.len(), join(&spliced).len());
-    assert_eq!(spliced.is_empty(), spliced.len() == 0);
     let old = view.body().as_ptr_range();
     let kept = |segment: &&Bytes| old.contains(&segment.as_ptr());
     let kept: Vec<_> = spliced.segments().iter().filter(kept).collect();

@@ -25,13 +25,13 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     raw: Bytes,
-    data: Data,
+    data: Payload,
     name: Option<Span>,
     is_complete: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Data {
+enum Payload {
     /// There is no `data` line: a comment, a keep-alive, a stray blank line.
     None,
     /// One line.
@@ -57,9 +57,9 @@ impl Event {
     #[must_use]
     pub fn data(&self) -> Option<&[u8]> {
         match &self.data {
-            Data::None => None,
-            Data::Line(span) => self.raw.get(span.range()),
-            Data::Lines(joined) => Some(joined),
+            Payload::None => None,
+            Payload::Line(span) => self.raw.get(span.range()),
+            Payload::Lines(joined) => Some(joined),
         }
     }
 
@@ -265,7 +265,7 @@ impl Place {
 
 /// Reads the fields of a whole event, whose lines begin at `start`.
 fn parse(raw: Bytes, start: usize) -> Event {
-    let mut data = Data::None;
+    let mut data = Payload::None;
     let mut name = None;
     let mut at = start;
     while at < raw.len() {
@@ -309,7 +309,7 @@ fn field(raw: &[u8], line: Span) -> Option<(&[u8], Span)> {
     Some((text.get(..colon)?, value))
 }
 
-impl Data {
+impl Payload {
     fn add(&mut self, raw: &[u8], value: Span) {
         let text = raw.get(value.range()).unwrap_or_default();
         match self {

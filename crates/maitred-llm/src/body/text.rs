@@ -116,25 +116,22 @@ mod tests {
         (at..bytes.len()).find(|&at| stops(bytes[at])).unwrap_or(bytes.len())
     }
 
+    fn check(bytes: &[u8], from: usize) {
+        for alphabet in [Alphabet::Ascii, Alphabet::Any] {
+            let found = find_stop(bytes, from, alphabet);
+            assert_eq!(found, slow(bytes, from, alphabet), "{bytes:?} from {from} {alphabet:?}");
+        }
+    }
+
     #[test]
     fn every_byte_at_every_place_is_found_or_passed() {
         for byte in 0..=u8::MAX {
-            for place in 0..200 {
+            for place in 0..199 {
                 let mut bytes = vec![b' '; 200];
-                bytes[place] = byte;
-                // A second odd byte behind it must not be found first.
-                if place + 1 < bytes.len() {
-                    bytes[place + 1] = 0xff;
-                }
-                for alphabet in [Alphabet::Ascii, Alphabet::Any] {
-                    for from in [0, 1, place.saturating_sub(3)] {
-                        assert_eq!(
-                            find_stop(&bytes, from, alphabet),
-                            slow(&bytes, from, alphabet),
-                            "byte {byte:#x} at {place} from {from} {alphabet:?}"
-                        );
-                    }
-                }
+                // The odd byte behind it must not be found first.
+                bytes[place..place + 2].copy_from_slice(&[byte, 0xff]);
+                check(&bytes, 0);
+                check(&bytes, place.saturating_sub(3));
             }
         }
     }
@@ -142,10 +139,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn agrees_with_the_slow_search(bytes: Vec<u8>, from: proptest::sample::Index) {
-            let from = from.index(bytes.len() + 1);
-            for alphabet in [Alphabet::Ascii, Alphabet::Any] {
-                proptest::prop_assert_eq!(find_stop(&bytes, from, alphabet), slow(&bytes, from, alphabet));
-            }
+            check(&bytes, from.index(bytes.len() + 1));
         }
     }
 }

@@ -44,6 +44,9 @@ fn a_path_in_any_but_its_plain_form_is_refused() {
     check("/v1/re\\rank", PathError::BadByte);
     check("/v1/re\nrank", PathError::BadByte);
     check("/v1/r\u{e9}rank", PathError::BadByte);
+    check("/v1/load_lora_adapter", PathError::ChangesAnEndpoint);
+    check("/v1/unload_lora_adapter", PathError::ChangesAnEndpoint);
+    check("/v1/%6coad_lora_adapter", PathError::BadEscape);
     check("/v1/x%2fy", PathError::BadEscape);
     check("/v1/x%2Fy", PathError::BadEscape);
     check("/v1/x%5cy", PathError::BadEscape);
