@@ -92,7 +92,7 @@ pub const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("maitred-test", &[]),
-    ("maitred-bench", &[]),
+    ("maitred-bench", &["maitred-test"]),
     ("xtask", &["maitred-types"]),
 ];
 

@@ -1,0 +1,76 @@
+//! Measures maitred and other proxies side by side on one machine.
+//!
+//! Everything in one run: the same upstream, the same load, the systems in turn, several rounds. The proxy under test has
+//! one core to itself; upstream and load share the other. The figure that holds still on a shared machine is the proxy's
+//! own CPU time per call and per relayed event, read from the kernel's scheduler statistics.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the report is the output; progress goes to stderr"
+)]
+
+mod cases;
+mod clock;
+mod load;
+mod machine;
+mod plan;
+mod process;
+mod report;
+mod streams;
+mod systems;
+mod upstream;
+mod wire;
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Parser;
+
+use crate::plan::Plan;
+
+/// Measure maitred, nginx and HAProxy side by side.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The maitred binary to measure; without it only the others are.
+    #[arg(long)]
+    maitred: Option<PathBuf>,
+    /// A Python environment with the peers: vllm-router, smg and Envoy.
+    #[arg(long)]
+    peers: Option<PathBuf>,
+    /// Only these systems, by name. `direct` is always measured.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// How many times every case is measured for every system.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Seconds per measurement.
+    #[arg(long, default_value_t = 2)]
+    seconds: u32,
+    /// Concurrent streams.
+    #[arg(long, default_value_t = 1000)]
+    streams: u32,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    machine::raise_open_files()?;
+    machine::pin_to(machine::LOAD_CORE)?;
+    let upstream = upstream::Upstream::start()?;
+    let offers = systems::Offers {
+        maitred: arguments.maitred,
+        peers: arguments.peers,
+        only: arguments.only,
+    };
+    let systems = systems::start_all(&offers, &upstream)?;
+    let plan = Plan {
+        rounds: arguments.rounds,
+        seconds: arguments.seconds,
+        streams: arguments.streams,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("no runtime for the load")?;
+    let results = runtime.block_on(plan::measure(&plan, &systems, &upstream))?;
+    println!("{}", report::render(&plan, &systems, &results));
+    Ok(())
+}
