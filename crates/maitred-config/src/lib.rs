@@ -1,1 +1,34 @@
 //! From a YAML file to checked settings, with diagnostics that point.
+//!
+//! A file goes through four steps. It is parsed into a tree in which everything knows its place. The tree is compared with
+//! the schema, and every mistake of form is noted. What is left is decoded into types that mirror the file (their comments
+//! and defaults are the reference page), and those are checked for sense and turned into [`Settings`]. All mistakes of a
+//! file come out together, each as a [`Diagnostic`].
+//!
+//! This crate is pure: the text of the file is an argument, and secrets are read by the caller's function.
+
+mod check;
+mod diagnostic;
+mod effective;
+mod forms;
+mod kind;
+mod load;
+mod path;
+mod raw;
+mod reference;
+mod secret;
+mod settings;
+mod tree;
+mod walk;
+
+pub use check::ReadSecret;
+pub use diagnostic::{Diagnostic, Severity, render};
+pub use forms::{FilePath, Name};
+pub use load::{Loaded, load};
+pub use raw::{Balance, LogFormat, LogLevel, SecretRef, StartupCheck};
+pub use reference::{reference_markdown, schema};
+pub use secret::Secret;
+pub use settings::{
+    AuthSettings, Discovery, EndpointSettings, EngineSettings, Limits, ListenerSettings, LogSettings, ModelSettings,
+    PoolChange, PoolSettings, Probes, ReadinessProbe, ScrapeSettings, Settings, StartupProbe, Timeouts, TlsFiles,
+};

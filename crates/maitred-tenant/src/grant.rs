@@ -115,6 +115,21 @@ impl ModelPattern {
         }
     }
 
+    /// The pattern `*`, which every model fits.
+    #[must_use]
+    pub fn all() -> Self {
+        Self {
+            stem: Arc::from(""),
+            open: true,
+        }
+    }
+
+    /// Whether every model fits.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.open && self.stem.is_empty()
+    }
+
     /// Whether `model` is the name, or begins with the stem.
     #[must_use]
     pub fn matches(&self, model: &str) -> bool {
@@ -175,6 +190,8 @@ mod tests {
         check("qwen3-*", "qwen3", false);
         check("*", "anything", true);
         check("*", "", true);
+        assert_eq!(ModelPattern::parse("*"), Ok(ModelPattern::all()));
+        assert!(ModelPattern::all().is_all() && !ModelPattern::parse("a*").unwrap().is_all());
     }
 
     #[test]

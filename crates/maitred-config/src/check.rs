@@ -1,0 +1,122 @@
+//! From the file as written to settings that make sense. Everything that does not is reported, not only the first.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use crate::diagnostic::{Diagnostic, Excerpt, Severity};
+use crate::path::Path;
+use crate::raw::{self, SecretRef};
+use crate::secret::Secret;
+use crate::settings::Settings;
+use crate::tree::Node;
+use crate::walk::Walked;
+
+mod access;
+mod engine;
+mod listeners;
+mod pools;
+mod process;
+mod profiles;
+
+/// Reads a secret from where the configuration says, or says why it cannot.
+pub type ReadSecret<'a> = dyn Fn(&SecretRef) -> Result<String, String> + 'a;
+
+/// Collects what makes no sense.
+pub(crate) struct Checker<'a> {
+    file: &'a str,
+    tree: &'a Node,
+    walked: &'a Walked,
+    secrets: &'a ReadSecret<'a>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl<'a> Checker<'a> {
+    /// A checker of what is left of `tree` after a walk.
+    pub(crate) fn new(file: &'a str, tree: &'a Node, walked: &'a Walked, secrets: &'a ReadSecret<'a>) -> Self {
+        Self {
+            file,
+            tree,
+            walked,
+            secrets,
+            diagnostics: Vec::new(),
+        }
+    }
+
+    /// The settings that `raw` describes, and all that is wrong with them. With an error among it the settings are of no use.
+    pub(crate) fn run(mut self, raw: &raw::File) -> (Settings, Vec<Diagnostic>) {
+        let auth = self.auth(&raw.auth, &raw.pools);
+        self.exposure(raw);
+        let profiles = self.profiles(&raw.profiles);
+        let settings = Settings {
+            listeners: self.listeners(&raw.listeners),
+            admin: self.admin(raw),
+            auth,
+            pools: self.pools(&raw.pools, &profiles),
+            timeouts: self.timeouts(&raw.timeouts),
+            limits: self.limits(&raw.limits),
+            log: process::log(raw.log),
+        };
+        (settings, self.diagnostics)
+    }
+
+    fn error(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
+        self.report(Severity::Error, path, message.into(), help.into());
+    }
+
+    fn warn(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
+        self.report(Severity::Warning, path, message.into(), help.into());
+    }
+
+    /// Reports, unless the walk has found a mistake there already: what follows from a mistake is not another one.
+    fn report(&mut self, severity: Severity, path: &Path, message: String, help: String) {
+        let path = self.walked.original(path);
+        if self.walked.findings.iter().any(|finding| finding.path.meets(&path)) {
+            return;
+        }
+        let region = self.tree.locate(&path);
+        self.diagnostics.push(Diagnostic {
+            severity,
+            file: self.file.to_owned(),
+            path: path.to_string(),
+            line: region.line,
+            column: region.column,
+            message,
+            help: Some(help),
+            width: region.width,
+            excerpt: Excerpt::Shown,
+        });
+    }
+
+    /// Reports every name that occurs a second time, with the line of the first.
+    fn unique<N: Ord + Display>(&mut self, what: &str, names: impl IntoIterator<Item = (N, Path)>) {
+        let mut seen: BTreeMap<N, Path> = BTreeMap::new();
+        for (name, path) in names {
+            if let Some(first) = seen.get(&name) {
+                let line = self.tree.locate(&self.walked.original(first)).line;
+                let message = format!("the {what} `{name}` is already in line {line}");
+                self.error(&path, message, format!("each {what} may occur once"));
+            } else {
+                seen.insert(name, path);
+            }
+        }
+    }
+
+    /// The secret that `at` refers to, if it can be read.
+    fn secret(&mut self, at: &SecretRef, path: &Path) -> Option<Secret> {
+        match (self.secrets)(at) {
+            Ok(text) if text.is_empty() => {
+                self.error(path, format!("{at} is empty"), "it must hold the secret");
+                None
+            }
+            Ok(text) => Some(Secret::new(text)),
+            Err(reason) => {
+                self.error(
+                    path,
+                    format!("{at} cannot be read: {reason}"),
+                    "it must hold the secret",
+                );
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Checks of `auth`.
+
+use maitred_tenant::{KeyGrant, KeyHasher, KeyRing, ModelGrant, UserId};
+use maitred_types::TenantId;
+
+use super::Checker;
+use crate::diagnostic::near_miss;
+use crate::path::Path;
+use crate::raw;
+use crate::settings::AuthSettings;
+
+/// Shortest pepper, in bytes: as hard to guess as a 128-bit key, if it is random.
+const PEPPER_LEN_MIN: usize = 16;
+
+impl Checker<'_> {
+    pub(super) fn auth(&mut self, auth: &raw::Auth, pools: &[raw::Pool]) -> AuthSettings {
+        if auth.keys.is_empty() && auth.anonymous.is_none() {
+            self.error(
+                &Path::top("auth"),
+                "nobody may call: there are neither keys nor anonymous callers",
+                "`maitred keys new` prints a key and its hash; add the hash:\n\
+                 auth:\n  keys:\n    - hash: hmac-sha256:...\n      tenant: NAME\n\
+                 or, for listeners on loopback only, let anyone in:\n\
+                 auth:\n  anonymous:\n    tenant: local",
+            );
+        }
+        let keys = Path::top("auth").key("keys");
+        let ids = auth.keys.iter().enumerate();
+        self.unique(
+            "key",
+            ids.map(|(index, key)| (key.hash.get().id().clone(), keys.index(index).key("hash"))),
+        );
+        for (index, key) in auth.keys.iter().enumerate() {
+            self.key(key, &keys.index(index));
+            self.key_models(&key.models, pools, &keys.index(index).key("models"));
+        }
+        let hasher = self.hasher(auth.pepper.as_ref());
+        AuthSettings {
+            keys: KeyRing::new(hasher, auth.keys.iter().map(grant).collect()).unwrap_or_else(|_| KeyRing::empty()),
+            anonymous: auth
+                .anonymous
+                .as_ref()
+                .map(|anonymous| TenantId::from(anonymous.tenant.as_str())),
+        }
+    }
+
+    fn hasher(&mut self, pepper: Option<&raw::SecretRef>) -> KeyHasher {
+        let Some(at) = pepper else { return KeyHasher::new(None) };
+        let path = Path::top("auth").key("pepper");
+        let Some(secret) = self.secret(at, &path) else {
+            return KeyHasher::new(None);
+        };
+        let length = secret.expose().len();
+        if length < PEPPER_LEN_MIN {
+            self.error(
+                &path,
+                format!("the pepper has {length} bytes"),
+                format!("it must have at least {PEPPER_LEN_MIN}, such as `openssl rand -base64 32` prints"),
+            );
+        }
+        KeyHasher::new(Some(secret.expose().as_bytes()))
+    }
+
+    fn key(&mut self, key: &raw::Key, path: &Path) {
+        if let (Some(from), Some(until)) = (key.not_before, key.expires)
+            && from >= until
+        {
+            self.error(
+                &path.key("expires"),
+                format!("the key is never valid: it expires at {until} and begins at {from}"),
+                "`expires` is later than `not_before`",
+            );
+        }
+    }
+
+    /// A pattern that no model fits grants nothing; most likely it is mistyped.
+    fn key_models(&mut self, patterns: &[crate::forms::ModelPatternText], pools: &[raw::Pool], path: &Path) {
+        let models = || {
+            pools
+                .iter()
+                .flat_map(|pool| &pool.models)
+                .map(|model| model.name.as_str())
+        };
+        for (index, pattern) in patterns.iter().enumerate() {
+            let text = pattern.to_string();
+            if models().any(|model| pattern.get().matches(model)) {
+                continue;
+            }
+            let help = match near_miss(&text, models()) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => "name a model of one of `pools`, as clients name it".to_owned(),
+            };
+            self.error(
+                &path.index(index),
+                format!("no pool serves a model that fits `{text}`"),
+                help,
+            );
+        }
+    }
+}
+
+fn grant(key: &raw::Key) -> KeyGrant {
+    KeyGrant {
+        hash: key.hash.get().clone(),
+        tenant: TenantId::from(key.tenant.as_str()),
+        user: key.user.as_ref().map(|user| UserId::from(user.as_str())),
+        models: models(&key.models),
+        not_before: key.not_before.map(crate::forms::Moment::get),
+        expires: key.expires.map(crate::forms::Moment::get),
+    }
+}
+
+fn models(patterns: &[crate::forms::ModelPatternText]) -> ModelGrant {
+    if patterns.iter().any(|pattern| pattern.get().is_all()) {
+        return ModelGrant::All;
+    }
+    ModelGrant::Listed(patterns.iter().map(|pattern| pattern.get().clone()).collect())
+}

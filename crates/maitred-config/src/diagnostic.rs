@@ -1,0 +1,185 @@
+//! What is wrong with a configuration, where, and what would be right.
+
+use std::fmt::Write as _;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The configuration cannot be used.
+    Error,
+    /// The configuration can be used, but it probably does not do what its author wants.
+    Warning,
+}
+
+impl Severity {
+    /// The word at the head of a printed diagnostic.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// A place in the text: from a column of a line, over a number of characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Region {
+    /// The line, from 1.
+    pub(crate) line: usize,
+    /// The character in the line, from 1.
+    pub(crate) column: usize,
+    /// Characters, all in this line.
+    pub(crate) width: usize,
+}
+
+/// Whether the place may be printed as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Excerpt {
+    /// It may.
+    Shown,
+    /// It may hold a secret, and is blanked.
+    Blanked,
+}
+
+/// One thing that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file's name, as the caller gave it.
+    pub file: String,
+    /// The option, such as `pools[1].endpoints[0].address`; empty for the file as a whole.
+    pub path: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The character in the line, from 1.
+    pub column: usize,
+    /// What was found and what is wrong with it.
+    pub message: String,
+    /// What is allowed, or what to write instead.
+    pub help: Option<String>,
+    pub(crate) width: usize,
+    pub(crate) excerpt: Excerpt,
+}
+
+/// Characters of a line that an excerpt shows.
+const EXCERPT_WIDTH_MAX: usize = 120;
+/// Characters shown before the place when a line is too long to be shown from its start.
+const EXCERPT_LEAD: usize = 30;
+
+/// Prints diagnostics of one file, each with the line it is about and a mark below the place.
+///
+/// `text` is the file's text. Control characters are not printed, and values that may be secrets are blanked.
+#[must_use]
+pub fn render(diagnostics: &[Diagnostic], text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut out = String::new();
+    for diagnostic in diagnostics {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        render_one(&mut out, diagnostic, &lines);
+    }
+    out
+}
+
+fn render_one(out: &mut String, diagnostic: &Diagnostic, lines: &[&str]) {
+    let number = diagnostic.line.to_string();
+    let margin = " ".repeat(number.len());
+    let source = lines
+        .get(diagnostic.line.saturating_sub(1))
+        .copied()
+        .unwrap_or_default();
+    let (excerpt, mark) = excerpt(diagnostic, source);
+    let place = match diagnostic.path.as_str() {
+        "" => String::new(),
+        path => format!(" ({})", printable(path)),
+    };
+    let mut line = |text: &str| {
+        out.push_str(text.trim_end());
+        out.push('\n');
+    };
+    line(&format!(
+        "{}: {}",
+        diagnostic.severity.label(),
+        printable(&diagnostic.message)
+    ));
+    line(&format!(
+        "{margin}--> {}:{}:{}{place}",
+        diagnostic.file, diagnostic.line, diagnostic.column
+    ));
+    line(&format!("{margin} |"));
+    line(&format!("{number} | {excerpt}"));
+    line(&format!("{margin} | {mark}"));
+    if let Some(help) = &diagnostic.help {
+        let mut help = help.lines();
+        line(&format!(
+            "{margin} = help: {}",
+            printable(help.next().unwrap_or_default())
+        ));
+        for more in help {
+            line(&format!("{margin}         {}", printable(more)));
+        }
+    }
+}
+
+/// The part of the line to show, and the line of marks below it.
+fn excerpt(diagnostic: &Diagnostic, source: &str) -> (String, String) {
+    let start = diagnostic.column.saturating_sub(1);
+    let mut chars: Vec<char> = source.chars().map(printable_char).collect();
+    let width = diagnostic.width.min(chars.len().saturating_sub(start)).max(1);
+    if diagnostic.excerpt == Excerpt::Blanked {
+        chars.iter_mut().skip(start).for_each(|char| *char = '*');
+    }
+    let skipped = if start + width > EXCERPT_WIDTH_MAX {
+        start.saturating_sub(EXCERPT_LEAD)
+    } else {
+        0
+    };
+    let mut shown: String = chars.iter().skip(skipped).take(EXCERPT_WIDTH_MAX).collect();
+    if skipped > 0 {
+        shown.insert_str(0, "...");
+    }
+    let mut mark = " ".repeat(start - skipped + if skipped > 0 { 3 } else { 0 });
+    let _infallible = write!(mark, "{}", "^".repeat(width.min(EXCERPT_WIDTH_MAX)));
+    (shown, mark)
+}
+
+/// Text from the file, safe for a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(printable_char).collect()
+}
+
+fn printable_char(char: char) -> char {
+    match char {
+        '\t' => ' ',
+        char if char.is_control() => char::REPLACEMENT_CHARACTER,
+        char => char,
+    }
+}
+
+/// The one of `allowed` that `found` was probably meant to be.
+pub(crate) fn near_miss<'a>(found: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let found = found.to_lowercase();
+    let limit = (found.chars().count() / 3).max(1);
+    allowed
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(&found, &name.to_lowercase()), name))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// Names in backticks, joined by commas and a last word.
+pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>, last: &str) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    match names.as_slice() {
+        [] => "nothing".to_owned(),
+        [only] => only.clone(),
+        [head @ .., tail] => format!("{} {last} {tail}", head.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! From the text of a file to settings, or to everything that is wrong with it.
+
+use crate::check::{Checker, ReadSecret};
+use crate::diagnostic::{Diagnostic, Excerpt, Region, Severity};
+use crate::path::Path;
+use crate::raw;
+use crate::reference;
+use crate::settings::Settings;
+use crate::tree::{Node, TreeError};
+use crate::walk::{Finding, Walked, walk};
+
+/// A file that is in order.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What it says.
+    pub settings: Settings,
+    /// What its author may not have meant.
+    pub warnings: Vec<Diagnostic>,
+    raw: raw::File,
+}
+
+impl Loaded {
+    /// The file with every default filled in, as YAML. Secrets are references, as in the file. Loading it gives the same
+    /// settings.
+    #[must_use]
+    pub fn effective(&self) -> String {
+        crate::effective::print(&self.raw.with_built_in_profiles())
+    }
+}
+
+/// Reads and checks the configuration in `text`, the content of the file called `name`. `secrets` reads what secret
+/// references point at.
+///
+/// # Errors
+/// Everything that is wrong, in the order of the file, warnings among it.
+pub fn load(name: &str, text: &str, secrets: &ReadSecret<'_>) -> Result<Loaded, Vec<Diagnostic>> {
+    let tree = match Node::parse(text) {
+        Ok(Some(tree)) => tree,
+        Ok(None) => return Err(vec![empty(name)]),
+        Err(error) => return Err(vec![broken(name, error)]),
+    };
+    let schema = reference::annotated_schema();
+    let walked = walk(&schema, &tree);
+    if let Some(version) = wrong_version(&walked) {
+        return Err(vec![of_finding(name, version)]);
+    }
+    let mut diagnostics: Vec<_> = walked
+        .findings
+        .iter()
+        .map(|finding| of_finding(name, finding))
+        .collect();
+    let raw: raw::File = match walked.rest.clone().map(serde_json::from_value) {
+        Some(Ok(raw)) => raw,
+        Some(Err(error)) if diagnostics.is_empty() => return Err(vec![undecodable(name, &error)]),
+        Some(Err(_)) | None => return Err(diagnostics),
+    };
+    let (settings, found) = Checker::new(name, &tree, &walked, secrets).run(&raw);
+    diagnostics.extend(found);
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    if diagnostics
+        .iter()
+        .any(|diagnostic| diagnostic.severity == Severity::Error)
+    {
+        return Err(diagnostics);
+    }
+    Ok(Loaded {
+        settings,
+        warnings: diagnostics,
+        raw,
+    })
+}
+
+/// The mistake in `version`, if it is there and not 1: then nothing else about the file is known.
+fn wrong_version(walked: &Walked) -> Option<&Finding> {
+    let version = Path::top("version");
+    let wrong = walked.findings.iter().find(|finding| finding.path == version)?;
+    let is_missing = wrong.message.ends_with("is missing");
+    (!is_missing).then_some(wrong)
+}
+
+fn of_finding(name: &str, finding: &Finding) -> Diagnostic {
+    Diagnostic {
+        excerpt: finding.excerpt,
+        help: finding.help.clone(),
+        path: finding.path.to_string(),
+        ..at(name, finding.region, finding.message.clone())
+    }
+}
+
+fn empty(name: &str) -> Diagnostic {
+    let help = "the least that works, with an endpoint on this machine and for callers on this machine:\n\
+                version: 1\n\
+                auth:\n  anonymous:\n    tenant: local\n\
+                pools:\n  - name: main\n    models:\n      - name: MODEL\n    endpoints:\n      - address: 127.0.0.1:8000";
+    Diagnostic {
+        help: Some(help.to_owned()),
+        ..at(name, FIRST, "the file is empty".to_owned())
+    }
+}
+
+fn broken(name: &str, error: TreeError) -> Diagnostic {
+    Diagnostic {
+        help: error.help.map(str::to_owned),
+        ..at(name, error.region, error.message)
+    }
+}
+
+/// The schema and the types are made from one source, so this is a fault of maitred.
+fn undecodable(name: &str, error: &serde_json::Error) -> Diagnostic {
+    at(
+        name,
+        FIRST,
+        format!("the file passes its schema and cannot be read: {error}; please report this"),
+    )
+}
+
+const FIRST: Region = Region {
+    line: 1,
+    column: 1,
+    width: 1,
+};
+
+fn at(name: &str, region: Region, message: String) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        file: name.to_owned(),
+        path: String::new(),
+        line: region.line,
+        column: region.column,
+        message,
+        help: None,
+        width: region.width,
+        excerpt: Excerpt::Shown,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! The file as it is written. These types mirror it, hold its defaults, and their comments are the reference.
+
+mod access;
+mod listeners;
+mod pools;
+mod probes;
+mod process;
+mod profiles;
+mod word;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use access::SecretRef;
+pub(crate) use access::{Auth, Key};
+pub(crate) use listeners::{Admin, Listener};
+pub use pools::Balance;
+pub(crate) use pools::{Cache, Endpoint, Metrics, Model, Pool};
+pub use probes::StartupCheck;
+use probes::{Ejection, Readiness, Reckoning, Retry, Startup};
+pub(crate) use process::{Limits, Log, Timeouts};
+pub use process::{LogFormat, LogLevel};
+pub(crate) use profiles::{Profile, built_in_profiles};
+use word::Word;
+
+/// The configuration of maitred, in one YAML file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    /// Version of this format; always 1.
+    #[schemars(range(min = 1, max = 1))]
+    #[schemars(extend("x-hint" = "this maitred reads version 1"))]
+    pub(crate) version: u32,
+    /// Where clients connect.
+    #[serde(default = "listeners::defaults")]
+    #[schemars(length(min = 1))]
+    pub(crate) listeners: Vec<Listener>,
+    /// Where operators connect: metrics, health, drain.
+    #[serde(default)]
+    pub(crate) admin: Admin,
+    /// Who may call. One of `keys` and `anonymous` is needed.
+    #[serde(default)]
+    pub(crate) auth: Auth,
+    /// The endpoints that serve, grouped by what they serve.
+    #[schemars(length(min = 1))]
+    pub(crate) pools: Vec<Pool>,
+    /// How an endpoint is chosen for a call. A pool names one of these or a built-in one. A profile that has the
+    /// name of a built-in one takes its place.
+    #[serde(default)]
+    pub(crate) profiles: Vec<Profile>,
+    /// How long anything may take.
+    #[serde(default)]
+    pub(crate) timeouts: Timeouts,
+    /// How large anything may be.
+    #[serde(default)]
+    pub(crate) limits: Limits,
+    /// What the gateway writes about itself.
+    #[serde(default)]
+    pub(crate) log: Log,
+}
+
+impl File {
+    /// The file with the built-in profiles that its pools use written out.
+    pub(crate) fn with_built_in_profiles(&self) -> Self {
+        let is_used = |name: &str| self.pools.iter().any(|pool| pool.profile.as_str() == name);
+        let is_written = |name: &str| self.profiles.iter().any(|profile| profile.name.as_str() == name);
+        let built_in = built_in_profiles().into_iter();
+        let missing = built_in.filter(|(name, _)| is_used(name) && !is_written(name));
+        let mut filled = self.clone();
+        filled
+            .profiles
+            .extend(missing.map(|(name, profile)| Profile::of(name, &profile)));
+        filled
+    }
+}

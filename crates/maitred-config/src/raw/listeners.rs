@@ -1,0 +1,77 @@
+//! `listeners` and `admin`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::forms::{FilePath, Socket};
+
+pub(super) fn defaults() -> Vec<Listener> {
+    vec![Listener {
+        address: loopback(8080),
+        tls: None,
+        http2: Http2::default(),
+    }]
+}
+
+fn loopback(port: u16) -> Socket {
+    Socket::new(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+}
+
+/// A socket that clients connect to, with HTTP/1.1 and HTTP/2.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listener {
+    /// Where to listen. Without keys (`auth.anonymous`) only loopback addresses are accepted.
+    pub(crate) address: Socket,
+    /// Certificate and private key; without them the listener speaks clear text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tls: Option<Tls>,
+    /// Limits of HTTP/2 connections.
+    #[serde(default)]
+    pub(crate) http2: Http2,
+}
+
+/// Certificate and private key of a listener.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tls {
+    /// File with the certificate chain in PEM, the server's own certificate first.
+    pub(crate) cert: FilePath,
+    /// File with the private key in PEM.
+    pub(crate) key: FilePath,
+}
+
+/// Limits of HTTP/2 connections.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Http2 {
+    /// Most calls at one time on one connection.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(crate) max_concurrent_streams: u32,
+}
+
+impl Default for Http2 {
+    fn default() -> Self {
+        Self {
+            max_concurrent_streams: 32,
+        }
+    }
+}
+
+/// The administrative listener. It has no keys, so it accepts loopback addresses only.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Admin {
+    /// Where to listen; a loopback address.
+    pub(crate) address: Socket,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self {
+            address: loopback(9091),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `timeouts`, `limits` and `log`.
+
+use maitred_types::ByteSize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::forms::{Size, TimeSpan};
+
+/// How long anything may take.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Timeouts {
+    /// From opening a connection to an endpoint until it is open.
+    pub(crate) connect: TimeSpan,
+    /// From sending a call to an endpoint until its first output. A call without a stream gives all output at once, so
+    /// this bounds its whole answer.
+    pub(crate) first_token: TimeSpan,
+    /// Between two pieces of an answer that has begun.
+    pub(crate) idle: TimeSpan,
+    /// For a whole call with all its attempts.
+    pub(crate) total: TimeSpan,
+    /// From accepting a connection, or from the end of a call on it, until the next request's headers are complete.
+    pub(crate) header_read: TimeSpan,
+    /// From the first SIGTERM until calls that still run are cut off; also for an endpoint that is being drained.
+    pub(crate) drain: TimeSpan,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: TimeSpan::secs(2),
+            first_token: TimeSpan::secs(60),
+            idle: TimeSpan::secs(30),
+            total: TimeSpan::secs(600),
+            header_read: TimeSpan::secs(30),
+            drain: TimeSpan::secs(30),
+        }
+    }
+}
+
+/// How large anything may be, and how many there may be of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Limits {
+    /// Largest body of a request.
+    pub(crate) body: Size,
+    /// Headers of a request.
+    pub(crate) headers: HeaderLimits,
+    /// Largest event of a streamed answer.
+    pub(crate) event: Size,
+    /// Most connections of clients at one time; further ones wait to be accepted.
+    #[schemars(range(min = 1))]
+    pub(crate) connections: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body: Size::new(ByteSize::mib(32)),
+            headers: HeaderLimits::default(),
+            event: Size::new(ByteSize::mib(1)),
+            connections: 10_000,
+        }
+    }
+}
+
+/// Limits on the headers of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HeaderLimits {
+    /// All of them together, with the request line.
+    pub(crate) size: Size,
+    /// How many.
+    #[schemars(range(min = 1, max = 1024))]
+    pub(crate) count: u32,
+}
+
+impl Default for HeaderLimits {
+    fn default() -> Self {
+        Self {
+            size: Size::new(ByteSize::new(64 << 10)),
+            count: 128,
+        }
+    }
+}
+
+/// What the gateway writes about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Log {
+    /// How a line looks.
+    pub(crate) format: LogFormat,
+    /// How much is written.
+    pub(crate) level: LogLevel,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How much is written to the log; each level includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// An operator must act.
+    Error,
+    /// Something went wrong and was made good.
+    Warn,
+    /// Starts, stops, reloads, and one record for each call.
+    #[default]
+    Info,
+    /// Each step of a call.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// The word, as the log's own filter knows it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}

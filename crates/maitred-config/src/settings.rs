@@ -1,0 +1,161 @@
+//! Checked settings: what the rest of the gateway works with. Plain and immutable; one `Arc` of them serves each call from
+//! start to end.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_tenant::KeyRing;
+use maitred_types::{ByteSize, PoolName, TenantId};
+
+pub use pool::{
+    Discovery, EndpointSettings, EngineSettings, ModelSettings, PoolSettings, Probes, ReadinessProbe, ScrapeSettings,
+    StartupProbe,
+};
+
+use crate::raw::{LogFormat, LogLevel};
+
+mod pool;
+
+/// Everything that the file says, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where clients connect; at least one.
+    pub listeners: Vec<ListenerSettings>,
+    /// Where operators connect; a loopback address.
+    pub admin: SocketAddr,
+    /// Who may call.
+    pub auth: AuthSettings,
+    /// The pools, in the order of the file; at least one.
+    pub pools: Vec<Arc<PoolSettings>>,
+    /// How long anything may take.
+    pub timeouts: Timeouts,
+    /// How large anything may be.
+    pub limits: Limits,
+    /// What is written to the log.
+    pub log: LogSettings,
+}
+
+/// One socket for clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerSettings {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Files for TLS; clear text without.
+    pub tls: Option<TlsFiles>,
+    /// Most calls at one time on one HTTP/2 connection.
+    pub max_concurrent_streams: u32,
+}
+
+/// The files of a TLS listener, not read yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain, PEM.
+    pub cert: String,
+    /// The private key, PEM.
+    pub key: String,
+}
+
+/// Who may call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthSettings {
+    /// The keys that are accepted.
+    pub keys: KeyRing,
+    /// Who calls without a key are accounted to, if they are accepted.
+    pub anonymous: Option<TenantId>,
+}
+
+/// How long anything may take. The file's reference says what each measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To open a connection to an endpoint.
+    pub connect: Duration,
+    /// From sending a call until its first output.
+    pub first_token: Duration,
+    /// Between two pieces of an answer.
+    pub idle: Duration,
+    /// For a whole call.
+    pub total: Duration,
+    /// For the headers of a request.
+    pub header_read: Duration,
+    /// For running calls of a gateway or endpoint that drains.
+    pub drain: Duration,
+}
+
+/// How large anything may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest body of a request.
+    pub body: ByteSize,
+    /// Largest head of a request.
+    pub header_size: ByteSize,
+    /// Most headers of a request.
+    pub header_count: NonZeroU32,
+    /// Largest event of a streamed answer.
+    pub event: ByteSize,
+    /// Most client connections at one time.
+    pub connections: NonZeroU32,
+}
+
+/// What is written to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// How much is written.
+    pub level: LogLevel,
+}
+
+/// What became of one pool between two settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolChange {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+    /// It is there in both and differs.
+    Changed,
+}
+
+impl Settings {
+    /// The pool of that name.
+    #[must_use]
+    pub fn pool(&self, name: &PoolName) -> Option<&Arc<PoolSettings>> {
+        self.pools.iter().find(|pool| pool.name == *name)
+    }
+
+    /// The pools that differ from those of `before`, by name: first the new and changed ones in the order of the file,
+    /// then those that are gone.
+    #[must_use]
+    pub fn changed_pools(&self, before: &Self) -> Vec<(PoolName, PoolChange)> {
+        let changed = self.pools.iter().filter_map(|pool| match before.pool(&pool.name) {
+            None => Some((pool.name.clone(), PoolChange::Added)),
+            Some(old) if old != pool => Some((pool.name.clone(), PoolChange::Changed)),
+            Some(_) => None,
+        });
+        let gone = before.pools.iter().filter(|pool| self.pool(&pool.name).is_none());
+        changed
+            .chain(gone.map(|pool| (pool.name.clone(), PoolChange::Removed)))
+            .collect()
+    }
+
+    /// Options that take effect only with a new process and that differ from those of `before`, by their names in the file.
+    #[must_use]
+    pub fn needs_restart(&self, before: &Self) -> Vec<&'static str> {
+        let differs = [
+            ("listeners", self.listeners != before.listeners),
+            ("admin", self.admin != before.admin),
+            (
+                "limits.connections",
+                self.limits.connections != before.limits.connections,
+            ),
+            ("log", self.log != before.log),
+        ];
+        differs
+            .into_iter()
+            .filter(|(_, differs)| *differs)
+            .map(|(name, _)| name)
+            .collect()
+    }
+}
