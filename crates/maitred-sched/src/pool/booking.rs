@@ -1,0 +1,174 @@
+//! A lease's life: first token, progress, and its one end.
+
+use std::time::Duration;
+
+use maitred_types::{EndpointId, LeaseEnd, LeaseId, Time, TokenCount, Usage};
+
+use crate::ask::FinishReport;
+use crate::columns::{Phase, Trial};
+use crate::event::DrainCause;
+use crate::lease::Lease;
+use crate::outlier::Failed;
+use crate::pool::Pool;
+use crate::pool::sabotage::Sabotage;
+
+impl Pool {
+    /// Says that a lease's first output has come. Later ones of the same lease change nothing.
+    pub fn first_token(&mut self, lease: LeaseId, now: Time) {
+        let now = self.tick(now);
+        let Some(booked) = self.leases.get_mut(lease) else {
+            return;
+        };
+        if booked.fenced || booked.first_token_at.is_some() {
+            return;
+        }
+        booked.first_token_at = Some(now);
+        let booked = *booked;
+        let at = booked.endpoint.slot.index();
+        self.columns.loads[at].first_token(&booked, now);
+        let endpoint = &mut self.columns.endpoints[at];
+        endpoint.marks.started(&booked, now);
+        if endpoint.outlier.counts(booked.booked_at) {
+            self.prove(at);
+        }
+    }
+
+    /// Says how many output tokens a lease has given so far; sharpens the estimate of the KV cache. Optional.
+    pub fn progress(&mut self, lease: LeaseId, output_tokens: TokenCount, now: Time) {
+        self.tick(now);
+        if let Some(booked) = self.leases.get_mut(lease) {
+            booked.output = booked.output.max(output_tokens);
+        }
+    }
+
+    /// Ends a lease. The second end of a lease is ignored and counted.
+    pub fn finish(&mut self, lease: LeaseId, end: LeaseEnd, usage: Option<&Usage>, now: Time) -> FinishReport {
+        let now = self.tick(now);
+        let Some(booked) = self.leases.get(lease).copied() else {
+            self.counters.late_finishes += 1;
+            return FinishReport::Unknown;
+        };
+        self.counters.finished += 1;
+        if self.is_sabotaged(Sabotage::FinishTwice) {
+            return FinishReport::Unknown;
+        }
+        if booked.retry {
+            self.retries.give_back();
+        }
+        if booked.fenced {
+            self.leases.remove(lease, None);
+            return FinishReport::Fenced {
+                endpoint: booked.endpoint,
+            };
+        }
+        self.release(lease, &booked, usage, now);
+        self.judge(&booked, end, now);
+        self.settle_drain(booked.endpoint.slot.index());
+        FinishReport::Ended {
+            endpoint: booked.endpoint,
+            held: now.since(booked.booked_at),
+            first_token: booked.first_token_at.map(|first| first.since(booked.booked_at)),
+        }
+    }
+
+    /// Gives back what a lease held on its endpoint.
+    fn release(&mut self, lease: LeaseId, booked: &Lease, usage: Option<&Usage>, now: Time) {
+        let at = booked.endpoint.slot.index();
+        let endpoint = &mut self.columns.endpoints[at];
+        self.leases.remove(lease, Some(&mut endpoint.leases));
+        let mut booked = *booked;
+        if let Some(usage) = usage {
+            booked.output = booked.output.max(usage.output);
+        }
+        let load = &mut self.columns.loads[at];
+        let kv_tokens = load.kv_held(&booked, now);
+        endpoint.marks.ended(&booked, kv_tokens, now);
+        load.ended(&booked, now);
+        if let Some(first) = booked.first_token_at {
+            load.learn_rate(booked.output.get(), now.since(first), &self.options.reckoning);
+        }
+        if let Some(adapter) = booked.adapter {
+            self.columns.adapters[at].release(adapter);
+        }
+        if let Some(cached) = usage.and_then(|usage| usage.cached_input) {
+            let saved = u64::from(cached.get().min(booked.input.get()));
+            self.columns.work[at] = self.columns.work[at].saturating_sub(saved);
+        }
+        if self.is_sabotaged(Sabotage::LoseRelease) {
+            return;
+        }
+        let (gate, endpoint) = (&mut self.columns.gates[at], &mut self.columns.endpoints[at]);
+        gate.in_flight = gate.in_flight.saturating_sub(1);
+        endpoint.ceiling = endpoint.ceiling.min(gate.in_flight);
+        if gate.in_flight == 0 {
+            endpoint.present_since = now;
+        }
+    }
+
+    /// Draws from the end of a lease what it says about the endpoint's health.
+    fn judge(&mut self, booked: &Lease, end: LeaseEnd, now: Time) {
+        let at = booked.endpoint.slot.index();
+        if booked.trial && self.columns.gates[at].trial == Trial::Taken {
+            self.columns.gates[at].trial = Trial::Open;
+        }
+        let tally = &mut self.columns.endpoints[at].tally;
+        match end {
+            LeaseEnd::Success => {
+                tally.successes += 1;
+                self.succeeded(at, booked);
+            }
+            LeaseEnd::Failure => {
+                tally.failures += 1;
+                self.failed(at, booked, now);
+            }
+            LeaseEnd::Overload => {
+                tally.overloads += 1;
+                self.cool(at, self.options.outlier.cool_down);
+            }
+            LeaseEnd::Draining => {
+                tally.drainings += 1;
+                self.begin_drain(at, DrainCause::Aborting);
+            }
+            LeaseEnd::Cancelled => tally.cancelled += 1,
+            LeaseEnd::Abandoned => tally.abandoned += 1,
+        }
+    }
+
+    fn succeeded(&mut self, at: usize, booked: &Lease) {
+        let outlier = &mut self.columns.endpoints[at].outlier;
+        outlier.success(booked.booked_at, &self.options.outlier);
+        if outlier.counts(booked.booked_at) {
+            self.prove(at);
+        }
+    }
+
+    fn failed(&mut self, at: usize, booked: &Lease, now: Time) {
+        let lease = Failed {
+            booked_at: booked.booked_at,
+            trial: booked.trial && self.columns.gates[at].trial != Trial::None,
+        };
+        let outlier = &mut self.columns.endpoints[at].outlier;
+        let until = outlier.failure(lease, now, &self.options.outlier);
+        if let Some(until) = until
+            && self.columns.gates[at].phase != Phase::Draining
+        {
+            self.eject(at, until);
+        }
+    }
+
+    /// Spares an endpoint for `wait`, at most the configured longest time, because it said that it has too much to do. Others are
+    /// preferred until then; when there are no others, it is picked all the same.
+    pub fn cool_down(&mut self, id: EndpointId, wait: Duration, now: Time) {
+        self.tick(now);
+        match self.columns.find(id) {
+            Some(at) => self.cool(at, wait),
+            None => self.counters.late_reports += 1,
+        }
+    }
+
+    fn cool(&mut self, at: usize, wait: Duration) {
+        let until = self.now + wait.min(self.options.outlier.max_cool_down);
+        let gate = &mut self.columns.gates[at];
+        gate.cool_until = gate.cool_until.max(until);
+    }
+}

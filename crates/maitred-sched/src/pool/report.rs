@@ -1,0 +1,94 @@
+//! What a pool shows: one row per endpoint, and its counters.
+
+use maitred_types::Time;
+
+use crate::columns::{Freshness, Phase, Trial};
+use crate::counters::PoolCounters;
+use crate::event::DrainCause;
+use crate::pool::Pool;
+use crate::row::{EndpointRow, EndpointState};
+
+impl Pool {
+    /// Every endpoint of the pool as of `now`, in the order of their slots.
+    pub fn rows(&self, now: Time) -> impl Iterator<Item = EndpointRow<'_>> {
+        let freshness = Freshness {
+            now: now.max(self.now),
+            ..self.freshness()
+        };
+        let present = (0..self.columns.len()).filter(|at| self.columns.gates[*at].phase != Phase::Gone);
+        let picks: f64 = present
+            .clone()
+            .map(|at| self.columns.endpoints[at].recent.value(freshness.now))
+            .sum();
+        present.map(move |at| self.row(at, &freshness, picks))
+    }
+
+    fn row(&self, at: usize, freshness: &Freshness, picks: f64) -> EndpointRow<'_> {
+        let (gate, load) = (&self.columns.gates[at], &self.columns.loads[at]);
+        let endpoint = &self.columns.endpoints[at];
+        let is_fresh = gate.is_fresh(freshness);
+        let recent = endpoint.recent.value(freshness.now);
+        EndpointRow {
+            endpoint: self.columns.id(at),
+            address: &endpoint.address,
+            state: self.state(at, freshness.now),
+            on_probation: gate.trial != Trial::None,
+            proofs: endpoint.readiness.proofs(),
+            failed_probes: endpoint.readiness.failed(),
+            failed_calls: endpoint.outlier.failed(),
+            ejection_level: endpoint.outlier.level(),
+            in_flight: gate.in_flight,
+            cap: gate.cap,
+            decoding: load.decoding,
+            prefill_tokens: load.prefill_tokens,
+            expected_blocks: load.expected_blocks,
+            reported: endpoint.reported.as_ref(),
+            age: gate.sampled_at.map(|sampled| freshness.now.since(sampled)),
+            is_fresh,
+            is_frozen: gate.frozen,
+            estimate: if is_fresh {
+                load.estimate(gate.in_flight, freshness.now)
+            } else {
+                load.own(gate.in_flight)
+            },
+            decode_rate: load.rate(),
+            share: if picks > 0.0 { recent / picks } else { 0.0 },
+            tally: endpoint.tally,
+        }
+    }
+
+    fn state(&self, at: usize, now: Time) -> EndpointState {
+        let gate = &self.columns.gates[at];
+        match (gate.phase, gate.ejected_until) {
+            (Phase::Draining, _) => EndpointState::Draining {
+                cause: self.columns.endpoints[at].cause.unwrap_or(DrainCause::Operator),
+            },
+            (Phase::Ready, Some(until)) if now < until => EndpointState::Ejected { until },
+            (Phase::Ready, _) => EndpointState::Ready,
+            (Phase::Loading | Phase::Gone, _) => EndpointState::Loading,
+        }
+    }
+
+    /// What has been counted since the pool was made.
+    #[must_use]
+    pub fn counters(&self) -> PoolCounters {
+        let marks = self.columns.endpoints.iter().map(|endpoint| endpoint.marks.dropped());
+        PoolCounters {
+            dropped_events: self.events.dropped(),
+            dropped_marks: marks.sum(),
+            ..self.counters
+        }
+    }
+
+    /// Leases that have not been finished, those included whose endpoint has gone.
+    #[must_use]
+    pub fn live_leases(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Second attempts under way.
+    #[must_use]
+    pub const fn live_retries(&self) -> u32 {
+        self.retries.held()
+    }
+}

@@ -1,0 +1,377 @@
+//! Dead reckoning: what an endpoint's figures are now, given a sample that is some time old.
+//!
+//! For a figure L with the sample's value L_S, taken at t_S, and this gateway's own leases r of size x_r:
+//!
+//! ```text
+//! L̂(t) = max(0, L_S + Σ x_r booked after t_S − lag − Σ x_r in the sample and ended after t_S)
+//! ```
+//!
+//! The log of own bookings is never reset at a scrape. A new sample only moves the line between the leases that it provably
+//! includes (booked before t_S − lag) and those it does not; ends that happened between sending the request for the page and
+//! reading it are kept in a short log, since the page may have been written before them. Work of other gateways is in L_S and
+//! stays there. The lag is half the engine's update interval.
+//!
+//! The same with three sizes:
+//!
+//! * **requests**: x = 1, released at the end. Waiting and running are told apart by two rules. A new request waits only
+//!   where the sample shows others waiting, since engines admit at once when nobody is before it. Each first token of a lease
+//!   that the sample includes means that one request has left the queue.
+//! * **prefill tokens**: own leases without a first token; exact, no sample needed.
+//! * **KV tokens**: prompt tokens in whole blocks at booking; each lease with a first token grows by one token per decode
+//!   step, `Σ rate · dt`; prompt and output are released at the end. The rate is learnt from the endpoint's own answers.
+//!
+//! Where a figure follows from own leases alone, the estimate is never below it: a request that is booked and not ended is
+//! active whatever a page says.
+
+use std::time::Duration;
+
+use maitred_types::{Time, TokenCount};
+
+use crate::ReckoningOptions;
+use crate::lease::{Lease, LeaseList, LeaseTable};
+
+/// Block size taken where nobody says one.
+const DEFAULT_BLOCK: u32 = 16;
+/// Ends and first tokens kept for the next sample, per endpoint. Beyond it the oldest are forgotten, which overstates the
+/// endpoint's load until the sample after.
+pub(crate) const MAX_MARKS: usize = 512;
+/// Bounds of a learnt rate in tokens per second.
+const RATE_BOUNDS: (f64, f64) = (0.1, 10_000.0);
+/// An answer shorter than this teaches no rate.
+const SHORTEST_LESSON: (u32, Duration) = (8, Duration::from_millis(50));
+
+/// The sizes of an endpoint's KV pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KvPool {
+    pub(crate) block_size: Option<u32>,
+    pub(crate) blocks: Option<u32>,
+}
+
+/// The figures of one sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) queued: u32,
+    pub(crate) running: u32,
+    pub(crate) kv_used: Option<f64>,
+}
+
+/// What happened on an endpoint since its sample, and the sample.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Live leases with a first token.
+    pub(crate) decoding: u32,
+    /// Prompt tokens of live leases without a first token.
+    pub(crate) prefill_tokens: u64,
+    /// KV blocks that the live leases will hold at their expected ends.
+    pub(crate) expected_blocks: u64,
+    sample: Sample,
+    pool: KvPool,
+    /// Live leases that the sample cannot include.
+    unseen: u32,
+    /// Of these, those without a first token.
+    unseen_waiting: u32,
+    /// Leases that the sample includes and that ended since.
+    ended: u32,
+    /// Leases that the sample includes without a first token and that got one, or ended, since.
+    started: u32,
+    /// KV tokens booked less KV tokens released since the sample.
+    kv_moved: f64,
+    /// KV tokens that decode added since the sample, up to `grown_at`.
+    kv_grown: f64,
+    grown_at: Time,
+    /// Output tokens per second of one lease.
+    rate: f64,
+}
+
+/// An endpoint's figures, carried forward to a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Requests in the endpoint: at least the own leases.
+    pub active: u32,
+    /// Requests that wait in the engine.
+    pub queued: u32,
+    /// Requests that the engine runs.
+    pub running: u32,
+    /// Fraction of the KV cache in use, 0 to 1. `None` where it is not known.
+    pub kv_used: Option<f64>,
+}
+
+impl Load {
+    pub(crate) fn new(pool: KvPool, options: &ReckoningOptions, now: Time) -> Self {
+        Self {
+            decoding: 0,
+            prefill_tokens: 0,
+            expected_blocks: 0,
+            sample: Sample::default(),
+            pool,
+            unseen: 0,
+            unseen_waiting: 0,
+            ended: 0,
+            started: 0,
+            kv_moved: 0.0,
+            kv_grown: 0.0,
+            grown_at: now,
+            rate: options.decode_rate.clamp(RATE_BOUNDS.0, RATE_BOUNDS.1),
+        }
+    }
+
+    /// Tokens that a KV pool of known size holds.
+    pub(crate) fn kv_capacity(&self) -> Option<f64> {
+        let blocks = self.pool.blocks.filter(|blocks| *blocks > 0)?;
+        Some(f64::from(blocks) * f64::from(self.block_size()))
+    }
+
+    fn block_size(&self) -> u32 {
+        self.pool.block_size.filter(|size| *size > 0).unwrap_or(DEFAULT_BLOCK)
+    }
+
+    /// Output tokens per second of one lease, as learnt.
+    pub(crate) const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Counts a lease in, of which `output` tokens are expected, and gives it its sizes in the KV cache.
+    pub(crate) fn booked(&mut self, lease: &mut Lease, output: TokenCount) {
+        let block = self.block_size();
+        lease.expected_blocks = (lease.input + output).get().div_ceil(block);
+        self.expected_blocks += u64::from(lease.expected_blocks);
+        lease.kv_tokens = f64::from(lease.input.get().div_ceil(block)) * f64::from(block);
+        self.prefill_tokens += u64::from(lease.input.get());
+        self.unseen += 1;
+        self.unseen_waiting += 1;
+        self.kv_moved += lease.kv_tokens;
+    }
+
+    /// Counts the first token of `lease`, which must not have had one.
+    pub(crate) fn first_token(&mut self, lease: &Lease, now: Time) {
+        self.grow(now);
+        self.decoding += 1;
+        self.leave_prefill(lease);
+    }
+
+    /// Counts a lease out.
+    pub(crate) fn ended(&mut self, lease: &Lease, now: Time) {
+        self.grow(now);
+        if lease.first_token_at.is_some() {
+            self.decoding = self.decoding.saturating_sub(1);
+        } else {
+            self.leave_prefill(lease);
+        }
+        self.expected_blocks = self.expected_blocks.saturating_sub(u64::from(lease.expected_blocks));
+        if lease.in_sample {
+            self.ended += 1;
+        } else {
+            self.unseen = self.unseen.saturating_sub(1);
+        }
+        self.kv_moved -= self.kv_held(lease, now);
+    }
+
+    fn leave_prefill(&mut self, lease: &Lease) {
+        self.prefill_tokens = self.prefill_tokens.saturating_sub(u64::from(lease.input.get()));
+        if lease.in_sample {
+            self.started += 1;
+        } else {
+            self.unseen_waiting = self.unseen_waiting.saturating_sub(1);
+        }
+    }
+
+    /// KV tokens that a lease holds: its prompt, and its output as far as it is known or at the learnt rate.
+    pub(crate) fn kv_held(&self, lease: &Lease, now: Time) -> f64 {
+        let output = match (lease.output.get(), lease.first_token_at) {
+            (0, Some(first)) => self.rate * now.since(first).as_secs_f64(),
+            (counted, _) => f64::from(counted),
+        };
+        lease.kv_tokens + output
+    }
+
+    fn grow(&mut self, now: Time) {
+        self.kv_grown += self.growth(now);
+        self.grown_at = now;
+    }
+
+    fn growth(&self, now: Time) -> f64 {
+        f64::from(self.decoding) * self.rate * now.since(self.grown_at).as_secs_f64()
+    }
+
+    /// Learns the decode rate from an answer of `output` tokens that took `decode` after its first.
+    pub(crate) fn learn_rate(&mut self, output: u32, decode: Duration, options: &ReckoningOptions) {
+        if output < SHORTEST_LESSON.0 || decode < SHORTEST_LESSON.1 {
+            return;
+        }
+        let seen = f64::from(output - 1) / decode.as_secs_f64();
+        let weight = options.smoothing.clamp(0.0, 1.0);
+        self.rate = (self.rate + weight * (seen - self.rate)).clamp(RATE_BOUNDS.0, RATE_BOUNDS.1);
+    }
+
+    /// Sets the sizes of the KV pool.
+    pub(crate) const fn set_pool(&mut self, pool: KvPool) {
+        self.pool = pool;
+    }
+
+    /// Takes a new sample and what it provably does not include.
+    pub(crate) fn take(&mut self, sample: Sample, outside: &Outside, sampled_at: Time, now: Time) {
+        self.sample = sample;
+        self.unseen = outside.unseen;
+        self.unseen_waiting = outside.unseen_waiting;
+        self.ended = outside.ended;
+        self.started = outside.started;
+        self.kv_moved = outside.kv_moved;
+        self.grown_at = sampled_at;
+        self.kv_grown = 0.0;
+        self.grow(now);
+    }
+
+    /// The figures at `now`, sample included, for an endpoint with `in_flight` own leases.
+    pub(crate) fn estimate(&self, in_flight: u32, now: Time) -> Estimate {
+        let queued = self.queued();
+        Estimate {
+            active: self.active(in_flight),
+            queued,
+            running: self.requests() - queued,
+            kv_used: self.kv_used(now),
+        }
+    }
+
+    /// The figures that `in_flight` own leases alone give.
+    pub(crate) const fn own(&self, in_flight: u32) -> Estimate {
+        let queued = in_flight.saturating_sub(self.decoding);
+        Estimate {
+            active: in_flight,
+            queued,
+            running: in_flight - queued,
+            kv_used: None,
+        }
+    }
+
+    /// Requests in the endpoint: at least the own leases.
+    pub(crate) fn active(&self, in_flight: u32) -> u32 {
+        self.requests().max(in_flight)
+    }
+
+    const fn requests(&self) -> u32 {
+        let before = self.sample.queued.saturating_add(self.sample.running);
+        before.saturating_add(self.unseen).saturating_sub(self.ended)
+    }
+
+    fn queued(&self) -> u32 {
+        let arrived = if self.sample.queued > 0 { self.unseen_waiting } else { 0 };
+        let waiting = self.sample.queued.saturating_add(arrived).saturating_sub(self.started);
+        waiting.min(self.requests())
+    }
+
+    fn kv_used(&self, now: Time) -> Option<f64> {
+        let sampled = self.sample.kv_used?;
+        let moved = match self.kv_capacity() {
+            Some(capacity) => (self.kv_moved + self.kv_grown + self.growth(now)) / capacity,
+            None => 0.0,
+        };
+        Some((sampled + moved).clamp(0.0, 1.0))
+    }
+}
+
+/// What a sample provably does not include.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outside {
+    unseen: u32,
+    unseen_waiting: u32,
+    ended: u32,
+    started: u32,
+    kv_moved: f64,
+}
+
+impl Outside {
+    /// Draws the line for a sample taken at `sampled_at`: every lease of `list` booked by `cut` is marked as included.
+    pub(crate) fn of(leases: &mut LeaseTable, list: LeaseList, marks: &mut Marks, sampled_at: Time, cut: Time) -> Self {
+        let mut outside = Self::default();
+        leases.visit_newest_first(list, |lease| {
+            if lease.in_sample {
+                return false;
+            }
+            lease.in_sample = lease.booked_at <= cut;
+            if !lease.in_sample {
+                outside.unseen += 1;
+                outside.unseen_waiting += u32::from(lease.first_token_at.is_none());
+                outside.kv_moved += lease.kv_tokens;
+            }
+            true
+        });
+        marks.forget_until(sampled_at);
+        for mark in marks.iter().filter(|mark| mark.booked_at <= cut) {
+            match mark.kind {
+                MarkKind::Started => outside.started += 1,
+                MarkKind::Ended { kv_tokens } => {
+                    outside.ended += 1;
+                    outside.kv_moved -= kv_tokens;
+                }
+            }
+        }
+        outside
+    }
+}
+
+/// Something that happened to a lease and that a sample on its way may not include yet.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: Time,
+    booked_at: Time,
+    kind: MarkKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum MarkKind {
+    /// It left the queue: a first token, or an end without one.
+    Started,
+    /// It ended and released its KV tokens.
+    Ended { kv_tokens: f64 },
+}
+
+/// A bounded log of what happened since the newest sample was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    marks: std::collections::VecDeque<Mark>,
+    dropped: u64,
+}
+
+impl Marks {
+    pub(crate) fn started(&mut self, lease: &Lease, at: Time) {
+        self.push(lease, at, MarkKind::Started);
+    }
+
+    pub(crate) fn ended(&mut self, lease: &Lease, kv_tokens: f64, at: Time) {
+        if lease.first_token_at.is_none() {
+            self.started(lease, at);
+        }
+        self.push(lease, at, MarkKind::Ended { kv_tokens });
+    }
+
+    fn push(&mut self, lease: &Lease, at: Time, kind: MarkKind) {
+        if self.marks.len() == MAX_MARKS {
+            self.marks.pop_front();
+            self.dropped += 1;
+        }
+        self.marks.push_back(Mark {
+            at,
+            booked_at: lease.booked_at,
+            kind,
+        });
+    }
+
+    fn forget_until(&mut self, sampled_at: Time) {
+        while self.marks.front().is_some_and(|mark| mark.at <= sampled_at) {
+            self.marks.pop_front();
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Mark> {
+        self.marks.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// Entries forgotten because the log was full.
+    pub(crate) const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

@@ -1,0 +1,90 @@
+//! One endpoint as metrics and pages show it.
+
+use std::time::Duration;
+
+use maitred_types::{Address, EndpointId, Time};
+
+use crate::columns::Tally;
+use crate::event::DrainCause;
+use crate::readiness::Proofs;
+use crate::reckoning::Estimate;
+use crate::signals::Signals;
+
+/// Where in its life an endpoint is, as a person sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointState {
+    /// It is there, but not all is proven. It gets nothing.
+    Loading,
+    /// It takes calls.
+    Ready,
+    /// Its calls failed; it gets none until then.
+    Ejected {
+        /// The end of the ejection.
+        until: Time,
+    },
+    /// It gets no new calls; running ones finish.
+    Draining {
+        /// Why.
+        cause: DrainCause,
+    },
+}
+
+impl EndpointState {
+    /// The word for logs, metrics and pages. An endpoint that has gone has no row and so no word.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Loading => "loading",
+            Self::Ready => "ready",
+            Self::Ejected { .. } => "ejected",
+            Self::Draining { .. } => "draining",
+        }
+    }
+}
+
+/// One endpoint of a pool.
+#[derive(Clone, Debug)]
+pub struct EndpointRow<'a> {
+    /// Who.
+    pub endpoint: EndpointId,
+    /// Where.
+    pub address: &'a Address,
+    /// Where in its life.
+    pub state: EndpointState,
+    /// Whether it has come back from an ejection and gets one call at a time.
+    pub on_probation: bool,
+    /// What it has proven so far.
+    pub proofs: Proofs,
+    /// Failed probes in a row.
+    pub failed_probes: u32,
+    /// Failed calls in a row.
+    pub failed_calls: u32,
+    /// How many doublings its next ejection carries.
+    pub ejection_level: u32,
+    /// Live leases.
+    pub in_flight: u32,
+    /// Most live leases.
+    pub cap: u32,
+    /// Live leases with output.
+    pub decoding: u32,
+    /// Prompt tokens of live leases without output.
+    pub prefill_tokens: u64,
+    /// KV blocks that the live leases will hold at their expected ends.
+    pub expected_blocks: u64,
+    /// The newest reading of its page.
+    pub reported: Option<&'a Signals>,
+    /// How old that reading is.
+    pub age: Option<Duration>,
+    /// Whether the reading can be believed: recent, and the page not frozen.
+    pub is_fresh: bool,
+    /// Whether the page stands still under load.
+    pub is_frozen: bool,
+    /// Its figures now: reckoned if fresh, from own leases alone if not.
+    pub estimate: Estimate,
+    /// Output tokens per second of one lease, as learnt.
+    pub decode_rate: f64,
+    /// Its share of the pool's recent picks, 0 to 1 (half-life 30 s).
+    pub share: f64,
+    /// How its leases ended.
+    pub tally: Tally,
+}

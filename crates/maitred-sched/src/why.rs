@@ -1,0 +1,159 @@
+//! Why an endpoint was picked: a compact record that can be read afterwards.
+
+use std::fmt;
+
+use maitred_types::EndpointId;
+use smallvec::SmallVec;
+
+use crate::filter::Removed;
+use crate::picker::Picker;
+use crate::profile::Weighted;
+use crate::scorer::Scorer;
+
+/// The most candidates that one record describes.
+pub const MAX_RANKED: usize = 8;
+
+/// What decided a pick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PickReason {
+    /// It had the highest total, or a chance in proportion to its total.
+    Scored,
+    /// It was the better of two.
+    TwoChoices,
+    /// It was the only candidate.
+    OnlyOne,
+    /// Every ready endpoint was ejected, and one of them had to do.
+    Panic,
+    /// The connection is bound to it.
+    Pinned,
+    /// It is the home of the session, and its load did not speak against it.
+    Session,
+    /// It was its turn.
+    Turn,
+    /// By chance.
+    Chance,
+}
+
+impl PickReason {
+    /// Every reason.
+    pub const ALL: &'static [Self] = &[
+        Self::Scored,
+        Self::TwoChoices,
+        Self::OnlyOne,
+        Self::Panic,
+        Self::Pinned,
+        Self::Session,
+        Self::Turn,
+        Self::Chance,
+    ];
+
+    /// The word for logs, metrics and records.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Scored => "scored",
+            Self::TwoChoices => "two-choices",
+            Self::OnlyOne => "only-one",
+            Self::Panic => "panic",
+            Self::Pinned => "pinned",
+            Self::Session => "session",
+            Self::Turn => "turn",
+            Self::Chance => "chance",
+        }
+    }
+}
+
+/// How much a pick should say about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Explain {
+    /// The candidates that were compared at the end: one or two.
+    #[default]
+    Short,
+    /// The best candidates, up to [`MAX_RANKED`], with every value. Costs a scoring of all candidates and changes nothing
+    /// about the choice.
+    Full,
+}
+
+/// One candidate and its values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked {
+    /// Who.
+    pub endpoint: EndpointId,
+    /// The sum of its weighted values; 0 where nothing was scored.
+    pub total: f32,
+    values: [f32; Scorer::COUNT],
+}
+
+impl Ranked {
+    pub(crate) const fn new(endpoint: EndpointId, total: f32, values: [f32; Scorer::COUNT]) -> Self {
+        Self {
+            endpoint,
+            total,
+            values,
+        }
+    }
+}
+
+/// The record of one pick. Holds everything in place: making one allocates nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Why {
+    /// How the choice was made.
+    pub picker: Picker,
+    /// What decided.
+    pub reason: PickReason,
+    /// Endpoints of the pool.
+    pub endpoints: u32,
+    /// Endpoints left after all filters.
+    pub candidates: u32,
+    /// What each filter removed.
+    pub removed: Removed,
+    pub(crate) scorers: SmallVec<[Weighted; Scorer::COUNT]>,
+    pub(crate) ranked: SmallVec<[Ranked; MAX_RANKED]>,
+}
+
+impl Why {
+    /// The one that was picked first, then the others that were compared, best first.
+    #[must_use]
+    pub fn ranked(&self) -> &[Ranked] {
+        &self.ranked
+    }
+
+    /// The profile's scorers, if anything was scored.
+    #[must_use]
+    pub fn scorers(&self) -> &[Weighted] {
+        &self.scorers
+    }
+
+    /// The values of one candidate, scorer by scorer, before weighting.
+    pub fn values(&self, ranked: &Ranked) -> impl Iterator<Item = (Scorer, f32)> {
+        let scorers = self.scorers.iter().map(|weighted| weighted.scorer);
+        scorers.zip(ranked.values)
+    }
+}
+
+impl fmt::Display for Why {
+    /// One line: `two-choices: 4 of 6 (not-ejected -1, fresh -1); slot 3 total 1.900 (least-request 0.950, kv 0.950)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (reason, left, all) = (self.reason.label(), self.candidates, self.endpoints);
+        write!(f, "{reason}: {left} of {all}")?;
+        for (index, (filter, endpoints)) in self.removed.iter().enumerate() {
+            let open = if index == 0 { " (" } else { ", " };
+            write!(f, "{open}{} -{endpoints}", filter.name())?;
+        }
+        if self.removed.total() > 0 {
+            f.write_str(")")?;
+        }
+        for ranked in &self.ranked {
+            let slot = ranked.endpoint.slot.index();
+            write!(f, "; slot {slot} total {:.3}", ranked.total)?;
+            for (index, (scorer, value)) in self.values(ranked).enumerate() {
+                let open = if index == 0 { " (" } else { ", " };
+                write!(f, "{open}{} {value:.3}", scorer.name())?;
+            }
+            if !self.scorers.is_empty() {
+                f.write_str(")")?;
+            }
+        }
+        Ok(())
+    }
+}
