@@ -40,3 +40,6 @@ impl StreamFilter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

