@@ -163,7 +163,7 @@ fn start(recipe: &Recipe, upstream: &Upstream) -> anyhow::Result<System> {
         key: set_up.key,
         running: Some(Running {
             child: child.with_context(|| format!("{} does not start", recipe.name))?,
-            folder: folder,
+            folder,
         }),
     };
     wait_until_it_answers(&system)?;
