@@ -1,0 +1,135 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn check(body: &str, form: ErrorForm, message: &str, words: [Option<&str>; 3]) {
+    let read = UpstreamErrorBody::read(body.as_bytes());
+    let found = [read.kind.as_deref(), read.param.as_deref(), read.code.as_deref()];
+    assert_eq!(
+        (read.form, read.message.as_str(), found),
+        (form, message, words),
+        "{body}"
+    );
+}
+
+#[test]
+fn every_known_form_is_read() {
+    check(
+        r#"{"error":{"message":"m","type":"BadRequestError","param":"p","code":400}}"#,
+        ErrorForm::OpenAi,
+        "m",
+        [Some("BadRequestError"), Some("p"), Some("400")],
+    );
+    check(
+        r#"{"error":{"message":"m","type":"t","param":null,"code":"context_length_exceeded"}}"#,
+        ErrorForm::OpenAi,
+        "m",
+        [Some("t"), None, Some("context_length_exceeded")],
+    );
+    check(
+        r#"{"error":"Unauthorized"}"#,
+        ErrorForm::Text,
+        "Unauthorized",
+        [None; 3],
+    );
+    check(
+        r#"{"type":"error","error":{"type":"NotFoundError","message":"m"}}"#,
+        ErrorForm::Anthropic,
+        "m",
+        [Some("NotFoundError"), None, None],
+    );
+    check(
+        r#"{"object":"error","message":"m","type":"t","param":null,"code":400}"#,
+        ErrorForm::Flat,
+        "m",
+        [Some("t"), None, Some("400")],
+    );
+    check(
+        r#"{"message":"Model not found","type":"Not Found","code":404}"#,
+        ErrorForm::Flat,
+        "Model not found",
+        [Some("Not Found"), None, Some("404")],
+    );
+    check(
+        r#"{"detail":"Not Found"}"#,
+        ErrorForm::Framework,
+        "Not Found",
+        [None; 3],
+    );
+    check(
+        r#"{"detail":[{"loc":["body","messages",0],"msg":"Field required"}]}"#,
+        ErrorForm::Framework,
+        "Field required",
+        [None, Some("body.messages.0"), None],
+    );
+}
+
+#[test]
+fn what_is_not_json_becomes_an_excerpt() {
+    check("", ErrorForm::Empty, "", [None; 3]);
+    check(" \r\n", ErrorForm::Empty, "", [None; 3]);
+    check(
+        "Internal Server Error",
+        ErrorForm::Plain,
+        "Internal Server Error",
+        [None; 3],
+    );
+    check(
+        "<html>\n<head><title>502 Bad Gateway</title></head></html>",
+        ErrorForm::Html,
+        "502 Bad Gateway",
+        [None; 3],
+    );
+    check(
+        "<html><body><h1>503 Service Unavailable</h1>\nNo server</body>",
+        ErrorForm::Html,
+        "503 Service Unavailable",
+        [None; 3],
+    );
+    check("<x", ErrorForm::Html, "HTML", [None; 3]);
+    check(r#"{"odd":1}"#, ErrorForm::Plain, r#"{"odd":1}"#, [None; 3]);
+    check("[1]", ErrorForm::Plain, "[1]", [None; 3]);
+    check(
+        r#"{"error":null,"message":5}"#,
+        ErrorForm::Plain,
+        r#"{"error":null,"message":5}"#,
+        [None; 3],
+    );
+}
+
+#[test]
+fn overload_and_a_missing_model_are_told_from_faults() {
+    let read = |body: &str| UpstreamErrorBody::read(body.as_bytes());
+    let full =
+        read(r#"{"object":"error","message":"The request queue is full.","type":"SERVICE_UNAVAILABLE","code":503}"#);
+    assert!(full.is_overload(Engine::Sglang));
+    let fault =
+        read(r#"{"error":{"message":"EngineCore encountered an issue.","type":"InternalServerError","code":500}}"#);
+    assert!(!fault.is_overload(Engine::Vllm));
+    assert!(!read("<html><title>queue is full</title>").is_overload(Engine::Vllm));
+
+    let gone = read(r#"{"error":{"message":"The model `x` does not exist.","type":"NotFoundError","param":"model"}}"#);
+    assert!(gone.is_model_gone(Engine::Vllm));
+    assert!(!gone.is_model_gone(Engine::Sglang));
+    let other = read(r#"{"error":{"message":"Response with id 'x' not found.","type":"NotFoundError"}}"#);
+    assert!(!other.is_model_gone(Engine::Vllm));
+    let adapter = read(r#"{"object":"error","message":"The following requested LoRA adapters are not loaded: x"}"#);
+    assert!(adapter.is_model_gone(Engine::Sglang));
+    assert!(read(r#"{"error":{"message":"m","code":"model_not_found"}}"#).is_model_gone(Engine::Triton));
+}
+
+proptest! {
+    #[test]
+    fn any_body_is_read_and_bounded(body in prop::collection::vec(any::<u8>(), 0..2000)) {
+        let read = UpstreamErrorBody::read(&body);
+        prop_assert!(read.message.len() <= MAX_EXCERPT);
+    }
+
+    #[test]
+    fn any_message_is_bounded_and_keeps_no_trace(message in "\\PC{0,900}", tail in "\\PC{0,20}") {
+        let json = serde_json::json!({"error": {"message": format!("{message}\n\n  File \"/secret/{tail}")}});
+        let read = UpstreamErrorBody::read(json.to_string().as_bytes());
+        prop_assert!(read.message.len() <= MAX_EXCERPT);
+        prop_assert!(!read.message.contains("/secret/"));
+    }
+}
