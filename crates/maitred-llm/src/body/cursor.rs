@@ -2,7 +2,7 @@
 
 use crate::Span;
 
-use super::text::{Alphabet, find_stop};
+use super::text::{Alphabet, skip_text};
 use super::{BodyError, Media};
 
 /// How deep arrays and objects may be nested, the outermost object included. It is what `serde_json` allows.
@@ -138,12 +138,14 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let mut escaped = false;
         loop {
-            self.at = find_stop(self.bytes, self.at, self.alphabet);
+            let stop = skip_text(self.bytes, self.at, self.alphabet);
+            self.at = stop.at;
+            escaped |= stop.escaped;
             match self.bytes.get(self.at) {
                 Some(b'"') => break,
                 Some(b'\\') => {
                     escaped = true;
-                    self.escape()?;
+                    self.unicode_escape()?;
                 }
                 Some(0x80..) => self.alphabet = Alphabet::Any,
                 Some(_) => return Err(self.wanted("no bare control character in a string")),
@@ -213,15 +215,15 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
-    fn escape(&mut self) -> Result<(), BodyError> {
-        let rest = self.bytes.get(self.at + 1..).unwrap_or_default();
-        let len = match rest {
-            [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => 2,
-            [b'u', a, b, c, d, ..] if [a, b, c, d].into_iter().all(u8::is_ascii_hexdigit) => 6,
-            _ => return Err(self.wanted("a known escape")),
-        };
-        self.at += len;
-        Ok(())
+    /// An escape of six bytes, `\u` and four hexadecimal digits; those of two bytes have been passed already.
+    fn unicode_escape(&mut self) -> Result<(), BodyError> {
+        match self.bytes.get(self.at..self.at + 6) {
+            Some([_, b'u', digits @ ..]) if digits.iter().all(u8::is_ascii_hexdigit) => {
+                self.at += 6;
+                Ok(())
+            }
+            _ => Err(self.wanted("a known escape")),
+        }
     }
 
     /// A string, number, `true`, `false` or `null`.

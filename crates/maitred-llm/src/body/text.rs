@@ -32,15 +32,39 @@ pub(super) enum Alphabet {
     Any,
 }
 
-/// The offset of the first byte at or after `at` that is a quote, a backslash, a control character or (with
-/// [`Alphabet::Ascii`]) not ASCII; the length of `bytes` when there is none.
-pub(super) fn find_stop(bytes: &[u8], at: usize, alphabet: Alphabet) -> usize {
+/// How far a walk over the inside of a string came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stop {
+    /// The offset of the byte it stopped at.
+    pub(super) at: usize,
+    /// Whether it passed an escape.
+    pub(super) escaped: bool,
+}
+
+/// Runs over text and plain escapes from `at` on. Stops at a quote, a control character, a backslash that begins no escape of two
+/// bytes, with [`Alphabet::Ascii`] at a byte of 0x80 or above, and at the end of `bytes`.
+pub(super) fn skip_text(bytes: &[u8], at: usize, alphabet: Alphabet) -> Stop {
     match alphabet {
-        Alphabet::Ascii => find::<true>(bytes, at),
-        Alphabet::Any => find::<false>(bytes, at),
+        Alphabet::Ascii => skip::<true>(bytes, at),
+        Alphabet::Any => skip::<false>(bytes, at),
     }
 }
 
+fn skip<const ASCII: bool>(bytes: &[u8], mut at: usize) -> Stop {
+    let mut escaped = false;
+    loop {
+        at = find::<ASCII>(bytes, at);
+        match bytes.get(at..at + 2) {
+            Some([b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't']) => escaped = true,
+            _ => return Stop { at, escaped },
+        }
+        at += 2;
+    }
+}
+
+/// The offset of the first byte at or after `at` that is a quote, a backslash, a control character or (with `ASCII`) not ASCII;
+/// the length of `bytes` when there is none.
+#[inline]
 fn find<const ASCII: bool>(bytes: &[u8], mut at: usize) -> usize {
     loop {
         for _ in 0..NEAR_WORDS {
@@ -118,7 +142,10 @@ mod tests {
 
     fn check(bytes: &[u8], from: usize) {
         for alphabet in [Alphabet::Ascii, Alphabet::Any] {
-            let found = find_stop(bytes, from, alphabet);
+            let found = match alphabet {
+                Alphabet::Ascii => find::<true>(bytes, from),
+                Alphabet::Any => find::<false>(bytes, from),
+            };
             assert_eq!(found, slow(bytes, from, alphabet), "{bytes:?} from {from} {alphabet:?}");
         }
     }
@@ -133,6 +160,28 @@ mod tests {
                 check(&bytes, 0);
             }
         }
+    }
+
+    #[test]
+    fn plain_escapes_are_passed() {
+        let check = |text: &str, at: usize, escaped: bool| {
+            for alphabet in [Alphabet::Ascii, Alphabet::Any] {
+                assert_eq!(
+                    skip_text(text.as_bytes(), 0, alphabet),
+                    Stop { at, escaped },
+                    "{text:?}"
+                );
+            }
+        };
+        check("", 0, false);
+        check("abc", 3, false);
+        check("a\\\"b\"c", 4, true);
+        check("\\\\\"", 2, true);
+        check("\\b\\f\\n\\r\\t\\/x\n", 13, true);
+        check("a\\u0041\"", 1, false);
+        check("a\\n\\x\"", 3, true);
+        check("a\\", 1, false);
+        check(&"\\n".repeat(50), 100, true);
     }
 
     proptest::proptest! {
