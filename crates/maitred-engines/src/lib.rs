@@ -19,7 +19,7 @@ pub use body::{BodyVerdict, judge_body};
 pub use engine::{Engine, WrongModel};
 pub use fault::{ErrorForm, HeadVerdict, MAX_EXCERPT, ResponseHead, UpstreamErrorBody, judge_head, judge_refusal};
 pub use metrics::{
-    CustomFigure, Figure, FigureError, Fold, LoraPage, LoraSpec, MAX_ADAPTER_NAMES, MAX_ALTERNATIVES,
+    Continuity, CustomFigure, Figure, FigureError, Fold, LoraPage, LoraSpec, MAX_ADAPTER_NAMES, MAX_ALTERNATIVES,
     MAX_CUSTOM_FIGURES, Mandatory, MappingError, MetricMapping, MetricSpec, PageError, PageSignals, Read, Scanner,
 };
 pub use readiness::{

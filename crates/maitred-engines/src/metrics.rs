@@ -11,5 +11,5 @@ mod scanner;
 pub use figure::{Figure, FigureError, Fold, MetricSpec, Read};
 pub use lora::{LoraPage, LoraSpec, MAX_ADAPTER_NAMES};
 pub use mapping::{CustomFigure, MAX_ALTERNATIVES, MAX_CUSTOM_FIGURES, MappingError, MetricMapping};
-pub use page::{Mandatory, PageError, PageSignals};
+pub use page::{Continuity, Mandatory, PageError, PageSignals};
 pub use scanner::Scanner;

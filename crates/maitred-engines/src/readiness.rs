@@ -236,8 +236,7 @@ impl Readiness {
     }
 }
 
-/// Whether a metrics page shows that the KV pool has been laid out: the used share is there, and the number of blocks,
-/// where the engine says it, is not zero.
+/// Whether a metrics page shows that the KV pool has been laid out: the used share of it is there.
 ///
 /// # Errors
 /// [`WhyNot::NoKvPool`] otherwise.

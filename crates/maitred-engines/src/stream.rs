@@ -170,9 +170,9 @@ impl StreamJudge {
         if event.is_error() {
             return self.errored(data);
         }
-        if let Some(choices) = &event.choices {
+        if event.choices.present {
             self.protocol = Some(Protocol::Choices);
-            return self.judge_choices(choices, event.has_usage);
+            return self.judge_choices(&event.choices, event.has_usage);
         }
         let kind = event.kind.unwrap_or_default();
         if let Some(kind) = kind.strip_prefix(b"response.") {

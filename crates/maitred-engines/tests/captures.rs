@@ -392,3 +392,24 @@ fn model_lists_are_read() {
     check("llama-cpp-python-0.3.36/models.json", "tiny", None, None);
     assert!(judge_models(&fixture("sglang-0.5.23/responses/models.json"), "nope").is_err());
 }
+
+#[test]
+fn every_fixture_passes_through_the_fuzz_bodies() {
+    let mut folders = vec![PathBuf::from(FIXTURES)];
+    let mut seen = 0;
+    while let Some(folder) = folders.pop() {
+        for path in files(&folder) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = fs::read(&path).unwrap();
+            maitred_engines::fuzzing::fuzz_page(&bytes);
+            maitred_engines::fuzzing::fuzz_stream(&bytes);
+            maitred_engines::fuzzing::fuzz_body(&bytes);
+            maitred_engines::fuzzing::fuzz_figure(&bytes);
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "{seen} fixtures");
+}

@@ -59,7 +59,8 @@ impl UpstreamErrorBody {
         }
     }
 
-    /// Whether this says that the endpoint has too much to do, rather than that something is broken.
+    /// Whether this says that the endpoint has too much to do, rather than that something is broken: by its code, or, where
+    /// the code leaves it open, by the engine's own words. The words of a proxy do not count.
     #[must_use]
     pub fn is_overload(&self, engine: Engine) -> bool {
         let says = |text: &str| {
@@ -67,7 +68,11 @@ impl UpstreamErrorBody {
             engine.facts().overload_texts.iter().any(|known| text.contains(known))
         };
         let framed = !matches!(self.form, ErrorForm::Html | ErrorForm::Plain | ErrorForm::Empty);
-        self.code.as_deref() == Some("429") || framed && (says(&self.message) || self.kind.as_deref().is_some_and(says))
+        match self.code.as_deref() {
+            Some("429") => true,
+            None | Some("503") => framed && (says(&self.message) || self.kind.as_deref().is_some_and(says)),
+            Some(_) => false,
+        }
     }
 
     /// Whether this says that the endpoint does not serve the model or adapter that was asked for.

@@ -52,8 +52,18 @@ pub struct PageSignals {
     pub started: Option<f64>,
     /// The custom figures, in the order of the mapping.
     pub custom: SmallVec<[Option<f64>; 4]>,
-    /// The mandatory figures that the mapping looks for and the page lacks.
-    pub missing: SmallVec<[Mandatory; 3]>,
+    pub(crate) missing: SmallVec<[Mandatory; 3]>,
+}
+
+/// How a page follows an earlier one of the same endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continuity {
+    /// Work was done in between.
+    Advanced,
+    /// No work shows. On an idle engine that is as it should be; while requests run, a page that stays so is frozen.
+    Still,
+    /// The engine began anew in between: what was known of its cache and counters is gone.
+    Restarted,
 }
 
 impl PageSignals {
@@ -61,6 +71,20 @@ impl PageSignals {
     #[must_use]
     pub fn missing(&self) -> &[Mandatory] {
         &self.missing
+    }
+
+    /// How this page follows `before`: by the start of the process where both pages tell it, and by the work done, which
+    /// never shrinks while an engine lives.
+    #[must_use]
+    pub fn follows(&self, before: &Self) -> Continuity {
+        let later = |now: Option<f64>, then: Option<f64>| now.zip(then).is_some_and(|(now, then)| now > then);
+        if later(self.started, before.started) || later(before.progress, self.progress) {
+            Continuity::Restarted
+        } else if later(self.progress, before.progress) {
+            Continuity::Advanced
+        } else {
+            Continuity::Still
+        }
     }
 }
 
@@ -98,3 +122,29 @@ impl fmt::Display for PageError {
 }
 
 impl std::error::Error for PageError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_advances_stands_still_or_tells_of_a_restart() {
+        let page = |progress: Option<f64>, started: Option<f64>| PageSignals {
+            progress,
+            started,
+            ..PageSignals::default()
+        };
+        let check = |before: (Option<f64>, Option<f64>), now: (Option<f64>, Option<f64>), wanted: Continuity| {
+            let found = page(now.0, now.1).follows(&page(before.0, before.1));
+            assert_eq!(found, wanted, "{before:?} {now:?}");
+        };
+        let (old, new) = (Some(100.0), Some(200.0));
+        check((old, old), (new, old), Continuity::Advanced);
+        check((old, None), (new, None), Continuity::Advanced);
+        check((old, old), (old, old), Continuity::Still);
+        check((None, None), (old, old), Continuity::Still);
+        check((new, None), (old, None), Continuity::Restarted);
+        check((old, old), (new, new), Continuity::Restarted);
+        check((new, old), (None, old), Continuity::Still);
+    }
+}

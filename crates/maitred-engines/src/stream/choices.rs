@@ -9,6 +9,8 @@ use crate::json::{Cursor, as_string, is_void};
 /// What the choices of one event say, taken together.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
+    /// There is an array of choices, be it empty.
+    pub(super) present: bool,
     /// The indexes, and whether each has a finish reason. Noted by the judge only once the whole event has been read.
     seen: SmallVec<[(u32, bool); 2]>,
     output: bool,
@@ -25,19 +27,16 @@ enum Reason {
 }
 
 impl Choices {
-    /// Reads the array at the cursor. `Some(None)` when the value is no array.
-    #[expect(clippy::option_option, reason = "the outer one is the cursor's: the text is broken")]
-    pub(super) fn parse(cursor: &mut Cursor<'_>) -> Option<Option<Self>> {
+    /// Reads the array at the cursor; a value of another kind is passed over.
+    pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Option<()> {
         if cursor.peek()? != b'[' {
-            cursor.value()?;
-            return Some(None);
+            return cursor.value().map(|_| ());
         }
-        let mut choices = Self::default();
+        self.present = true;
         cursor.array(|cursor| match cursor.peek()? {
-            b'{' => choices.add(cursor),
+            b'{' => self.add(cursor),
             _ => cursor.value().map(|_| ()),
-        })?;
-        Some(Some(choices))
+        })
     }
 
     fn add(&mut self, cursor: &mut Cursor<'_>) -> Option<()> {

@@ -13,7 +13,7 @@ pub(super) struct Event<'a> {
     /// `error` holds something.
     has_error: bool,
     /// What the choices say.
-    pub(super) choices: Option<Choices>,
+    pub(super) choices: Choices,
     /// `usage` holds something.
     pub(super) has_usage: bool,
     /// `delta`.
@@ -30,7 +30,7 @@ impl<'a> Event<'a> {
         let mut event = Self::default();
         Cursor::new(data).object(|key, cursor| {
             match key {
-                b"choices" => event.choices = Choices::parse(cursor)?,
+                b"choices" => event.choices.read(cursor)?,
                 b"type" => event.kind = as_string(cursor.value()?),
                 b"object" => event.flat_error = cursor.value()? == b"\"error\"",
                 b"error" => event.has_error = !is_void(cursor.value()?),

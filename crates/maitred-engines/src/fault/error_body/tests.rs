@@ -106,6 +106,10 @@ fn overload_and_a_missing_model_are_told_from_faults() {
     let fault =
         read(r#"{"error":{"message":"EngineCore encountered an issue.","type":"InternalServerError","code":500}}"#);
     assert!(!fault.is_overload(Engine::Vllm));
+    assert!(!read(r#"{"error":{"message":"The queue broke.","code":500}}"#).is_overload(Engine::Vllm));
+    assert!(read(r#"{"error":{"message":"Queue limit reached.","code":503}}"#).is_overload(Engine::Vllm));
+    assert!(read(r#"{"type":"error","error":{"type":"overloaded_error","message":"m"}}"#).is_overload(Engine::Vllm));
+    assert!(read(r#"{"error":{"message":"slow down","code":429}}"#).is_overload(Engine::Triton));
     assert!(!read("<html><title>queue is full</title>").is_overload(Engine::Vllm));
 
     let gone = read(r#"{"error":{"message":"The model `x` does not exist.","type":"NotFoundError","param":"model"}}"#);
