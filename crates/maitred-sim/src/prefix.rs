@@ -115,6 +115,12 @@ impl Prompt {
         &self.hashes
     }
 
+    /// The hash of the whole prompt, its last, partial block included.
+    #[must_use]
+    pub fn hash(&self) -> BlockHash {
+        self.end.hash()
+    }
+
     pub(crate) fn into_parts(self) -> (u32, Vec<BlockHash>, PrefixHasher) {
         (self.tokens, self.hashes, self.end)
     }

@@ -1,0 +1,308 @@
+//! `maitred engine`: a simulated endpoint. The HTTP face of a real engine, on the engine model of `maitred-sim`.
+
+mod admin;
+mod args;
+mod ask;
+mod body;
+mod core;
+mod embedding;
+mod face;
+mod faults;
+mod page;
+mod problem;
+mod progress;
+mod script;
+mod server;
+mod shape;
+mod stream;
+mod text;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use maitred_engines::Engine;
+use maitred_runtime::{Clock, Tasks};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+
+use self::admin::{Admin, Command};
+use self::ask::Served;
+use self::body::FaceBody;
+use self::core::{Core, Life, Pace};
+use self::face::Face;
+use self::page::PageSetup;
+use self::server::{Answering, Gate, Port};
+use self::stream::Cut;
+
+pub(crate) use self::args::{EngineArgs, LoadMode};
+
+/// Commands that may wait.
+const MAX_COMMANDS: usize = 16;
+/// A vLLM that was told to go is gone within this time.
+const VLLM_LEAVES: Duration = Duration::from_millis(900);
+/// How long a vLLM answers with errors after its scheduler died.
+const VLLM_DIES: Duration = Duration::from_millis(300);
+/// How long an SGLang hangs after its scheduler died.
+const SGLANG_DIES: Duration = Duration::from_secs(5);
+
+/// How an endpoint's life ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// It was told to go.
+    Left,
+    /// It crashed, as if killed.
+    Crashed,
+    /// Its scheduler died.
+    Died,
+}
+
+impl From<Ending> for ExitCode {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Left => Self::SUCCESS,
+            Ending::Died => Self::FAILURE,
+            // What a shell makes of a process killed with SIGKILL.
+            Ending::Crashed => Self::from(137),
+        }
+    }
+}
+
+/// Runs an endpoint until it is told to end, or ends by a fault.
+///
+/// # Errors
+/// When an argument makes no sense or a port cannot be had.
+pub(crate) async fn run(args: EngineArgs) -> anyhow::Result<ExitCode> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let endpoint = Endpoint::start(args, Clock::start())?;
+    // Whoever reads these lines may close the pipe after them.
+    let mut stdout = std::io::stdout();
+    drop(writeln!(stdout, "listening on {}", endpoint.address));
+    if let Some(admin) = endpoint.admin {
+        drop(writeln!(stdout, "admin on {admin}"));
+    }
+    drop(stdout.flush());
+    let commands = endpoint.commands.clone();
+    let relay = async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            drop(commands.send(Command::Terminate).await);
+        }
+    };
+    let ending = tokio::select! {
+        ending = endpoint.live() => ending,
+        () = relay => Ending::Left,
+    };
+    Ok(ending.into())
+}
+
+/// A running endpoint.
+#[derive(Debug)]
+struct Endpoint {
+    /// Where it serves.
+    address: SocketAddr,
+    /// Where it takes faults and commands.
+    admin: Option<SocketAddr>,
+    /// Takes commands.
+    commands: mpsc::Sender<Command>,
+    received: mpsc::Receiver<Command>,
+    args: EngineArgs,
+    core: Arc<Core>,
+    gate: watch::Sender<Gate>,
+    /// Connections, which a crash cuts.
+    connections: Tasks,
+    /// Everything else.
+    tasks: Tasks,
+}
+
+impl Endpoint {
+    /// Takes its ports and begins to load.
+    fn start(args: EngineArgs, clock: Clock) -> anyhow::Result<Self> {
+        let options = args.options()?;
+        let pace = Pace {
+            clock,
+            time_scale: args.time_scale,
+            seed: args.seed,
+        };
+        let core = Arc::new(Core::new(&args.profile, &options, pace));
+        core.patch_faults(&args.fault);
+        let port = Port::take(args.listen)?;
+        let address = port.address();
+        let admin_port = args.admin.map(Port::take).transpose()?;
+        let admin = admin_port.as_ref().map(Port::address);
+
+        let (commands, received) = mpsc::channel(MAX_COMMANDS);
+        let (gate, gate_seen) = watch::channel(Gate::Shut);
+        let (connections, tasks) = (Tasks::new(), Tasks::new());
+        let face = Arc::new(face(&args, &core));
+        tasks.spawn_until_stop(Arc::clone(&core).drive());
+        tasks.spawn_until_stop(server::serve(port, gate_seen, connections.clone(), Door(face)));
+        if let Some(port) = admin_port {
+            let (always, open) = watch::channel(Gate::Open);
+            let admin = Admin {
+                core: Arc::clone(&core),
+                commands: commands.clone(),
+            };
+            let admin_connections = tasks.clone();
+            tasks.spawn_until_stop(async move {
+                server::serve(port, open, admin_connections, admin).await;
+                drop(always);
+            });
+        }
+        Ok(Self {
+            address,
+            admin,
+            commands,
+            received,
+            args,
+            core,
+            gate,
+            connections,
+            tasks,
+        })
+    }
+
+    /// Lives until its end.
+    async fn live(mut self) -> Ending {
+        let load_time = self.core.on_the_wall(self.args.load_time);
+        let loaded = tokio::time::sleep(load_time);
+        tokio::pin!(loaded);
+        self.regate();
+        loop {
+            let is_loading = self.life() == Life::Loading;
+            let command = tokio::select! {
+                () = &mut loaded, if is_loading => {
+                    self.core.with(|state| state.life = Life::Serving);
+                    self.regate();
+                    continue;
+                }
+                command = self.received.recv() => command,
+            };
+            let ending = match command {
+                Some(Command::Regate) => {
+                    self.regate();
+                    continue;
+                }
+                Some(Command::Terminate) if is_loading => Ending::Left,
+                Some(Command::Terminate) => self.terminate().await,
+                Some(Command::Die) => self.die().await,
+                Some(Command::Crash) | None => Ending::Crashed,
+            };
+            self.connections.stop();
+            self.tasks.stop();
+            self.connections.wait().await;
+            self.tasks.wait().await;
+            return ending;
+        }
+    }
+
+    fn life(&self) -> Life {
+        self.core.with(|state| state.life)
+    }
+
+    /// Opens or shuts the port, as life and faults want it.
+    fn regate(&self) {
+        let (life, refuses) = self.core.with(|state| (state.life, state.faults.refuse));
+        let is_hidden = life == Life::Loading && self.args.load_mode == LoadMode::ClosedPort;
+        let gate = if refuses || is_hidden { Gate::Shut } else { Gate::Open };
+        self.gate
+            .send_if_modified(|before| std::mem::replace(before, gate) != gate);
+    }
+
+    /// What SIGTERM does: vLLM ends every answer at once; the others say that they are leaving and finish what runs.
+    async fn terminate(&mut self) -> Ending {
+        if self.args.flavor == Engine::Vllm && !self.args.drain_on_sigterm {
+            self.core.abort_all();
+            self.core.with(|state| state.life = Life::Dead);
+            self.gate.send_replace(Gate::Shut);
+            drop(tokio::time::timeout(VLLM_LEAVES, self.connections.wait()).await);
+            return Ending::Left;
+        }
+        self.core.with(|state| state.life = Life::Draining);
+        let drained = async {
+            tokio::time::sleep(self.args.drain_grace).await;
+            self.core.idle().await;
+            self.gate.send_replace(Gate::Shut);
+            self.connections.wait().await;
+        };
+        tokio::pin!(drained);
+        loop {
+            tokio::select! {
+                () = &mut drained => return Ending::Left,
+                command = self.received.recv() => match command {
+                    Some(Command::Regate) => {}
+                    Some(Command::Terminate) => return Ending::Left,
+                    Some(Command::Crash | Command::Die) | None => return Ending::Crashed,
+                }
+            }
+        }
+    }
+
+    async fn die(&self) -> Ending {
+        self.core.die();
+        let lingers = if self.args.flavor == Engine::Sglang {
+            SGLANG_DIES
+        } else {
+            VLLM_DIES
+        };
+        tokio::time::sleep(lingers).await;
+        Ending::Died
+    }
+}
+
+fn face(args: &EngineArgs, core: &Arc<Core>) -> Face {
+    let names = if args.served_name.is_empty() {
+        vec![args.model.clone()]
+    } else {
+        args.served_name.clone()
+    };
+    let model = names.first().cloned().unwrap_or_default();
+    Face {
+        core: Arc::clone(core),
+        page: PageSetup {
+            engine: args.flavor,
+            model,
+            adapters: args.lora_modules.clone(),
+            max_loras: args.max_loras.get(),
+            context: args.max_model_len,
+            interval: args.metrics_interval,
+        },
+        served: Served {
+            engine: args.flavor,
+            names,
+            adapters: args.lora_modules.clone(),
+            context: args.max_model_len,
+        },
+        length: args.output_length(),
+        block_size: args.block_size.get(),
+        seed: args.seed,
+        api_key: args.api_key.clone(),
+        tells_cached: !args.no_cached_tokens,
+        answers: AtomicU64::new(0),
+    }
+}
+
+/// The serving port's answers.
+#[derive(Clone, Debug)]
+struct Door(Arc<Face>);
+
+impl Answering for Door {
+    type Body = FaceBody;
+    type Cut = Cut;
+
+    async fn answer(self, request: Request<Incoming>) -> Result<Response<FaceBody>, Cut> {
+        self.0.serve(request).await
+    }
+}
+
+#[cfg(test)]
+mod tests;
