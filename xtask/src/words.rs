@@ -109,9 +109,10 @@ fn found_in_type(name: &str, found: &mut impl FnMut(String)) {
     }
 }
 
-/// The name that a `struct`, `enum`, `trait`, `union` or `type` on this line gives.
+/// The name that a `struct`, `enum`, `trait` or `union` on this line gives, or a `type` that is not a trait's own.
 fn declared_type(line: &str) -> Option<&str> {
-    named_after(line, &["struct", "enum", "trait", "union", "type"])
+    let alias = if line.starts_with(' ') { "" } else { "type" };
+    named_after(line, &["struct", "enum", "trait", "union", alias])
 }
 
 fn declared_module(line: &str) -> Option<&str> {
@@ -185,6 +186,8 @@ mod tests {
         check("a.rs", "pub(crate) struct ConfigData<T>(T);\n", 1);
         check("a.rs", "enum BackendState {\n", 1);
         check("a.rs", "pub struct Metadata;\n", 0);
+        check("a.rs", "pub type ConfigData = u8;\n", 1);
+        check("a.rs", "    type Data = Bytes;\n", 0);
         check("a.rs", "let manager = PoolManager;\n", 0);
         check("a.rs", "mod utils;\n", 1);
         check("src/common.rs", "//! Things.\n", 1);

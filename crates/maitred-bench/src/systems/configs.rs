@@ -81,10 +81,10 @@ fn maitred(setting: &Setting<'_>) -> anyhow::Result<SetUp> {
     let endpoints = per_endpoint(setting.endpoints, |_, address| format!("      - address: {address}\n"));
     let config = format!(
         "version: 1\n\
-         listen:\n  - address: 127.0.0.1:{port}\n\
+         listeners:\n  - address: 127.0.0.1:{port}\n\
          admin:\n  address: 127.0.0.1:{admin}\n\
-         tenants:\n  - name: bench\n    keys:\n      - hash: {hash}\n\
-         pools:\n  - name: {MODEL}\n    models: [{MODEL}]\n    engine: vllm\n    endpoints:\n{endpoints}",
+         auth:\n  keys:\n    - hash: {hash}\n      tenant: bench\n\
+         pools:\n  - name: {MODEL}\n    models:\n      - name: {MODEL}\n    endpoints:\n{endpoints}",
         port = setting.port,
         admin = setting.admin_port,
     );
