@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_types::{FaultKind, OutcomeStatus, PoolName, Usage, UsageSource};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
@@ -171,10 +171,7 @@ impl Meters {
     /// The handle for what concerns one pool.
     #[must_use]
     pub fn pool(&self, pool: &PoolName) -> Arc<PoolMeters> {
-        Arc::new(PoolMeters {
-            pool: pool.to_string(),
-            families: self.families.pool.clone(),
-        })
+        Arc::new(PoolMeters::new(&self.families.pool, pool))
     }
 }
 
@@ -282,64 +279,104 @@ impl ModelMeters {
     }
 }
 
-/// What concerns one pool.
+/// One family whose only free label comes from a closed set of words. The counters found once are kept, since a look-up in
+/// the family itself allocates.
+#[derive(Debug)]
+struct ByWord {
+    family: Counters,
+    pool: String,
+    label: &'static str,
+    known: RwLock<Vec<(&'static str, Counter)>>,
+}
+
+impl ByWord {
+    fn new(family: &Counters, pool: &PoolName, label: &'static str) -> Self {
+        Self {
+            family: family.clone(),
+            pool: pool.to_string(),
+            label,
+            known: RwLock::default(),
+        }
+    }
+
+    fn inc(&self, word: &'static str) {
+        if let Some((_, counter)) = self.known.read().iter().find(|(known, _)| *known == word) {
+            counter.inc();
+            return;
+        }
+        let labels = vec![("pool", self.pool.clone()), (self.label, word.to_owned())];
+        let counter = self.family.get_or_create_owned(&labels);
+        counter.inc();
+        self.known.write().push((word, counter));
+    }
+}
+
+/// What concerns one pool. Every label value is a word of a closed set.
 #[derive(Debug)]
 pub struct PoolMeters {
-    pool: String,
-    families: PoolFamilies,
+    picks: ByWord,
+    refusals: ByWord,
+    retries: ByWord,
+    retries_denied: Counter,
+    leases_abandoned: Counter,
+    events: ByWord,
+    scrapes: ByWord,
+    probes: ByWord,
 }
 
 impl PoolMeters {
+    fn new(families: &PoolFamilies, pool: &PoolName) -> Self {
+        let own = vec![("pool", pool.to_string())];
+        Self {
+            picks: ByWord::new(&families.picks, pool, "reason"),
+            refusals: ByWord::new(&families.refusals, pool, "reason"),
+            retries: ByWord::new(&families.retries, pool, "fault"),
+            retries_denied: families.retries_denied.get_or_create_owned(&own),
+            leases_abandoned: families.leases_abandoned.get_or_create_owned(&own),
+            events: ByWord::new(&families.events, pool, "event"),
+            scrapes: ByWord::new(&families.scrapes, pool, "result"),
+            probes: ByWord::new(&families.probes, pool, "result"),
+        }
+    }
+
     /// Counts a choice.
     pub fn picked(&self, reason: &'static str) {
-        self.count(&self.families.picks, "reason", reason);
+        self.picks.inc(reason);
     }
 
     /// Counts an ask for which there was no endpoint.
     pub fn refused(&self, reason: &'static str) {
-        self.count(&self.families.refusals, "reason", reason);
+        self.refusals.inc(reason);
     }
 
     /// Counts another attempt, made because of `fault`.
     pub fn retried(&self, fault: FaultKind) {
-        self.count(&self.families.retries, "fault", fault.label());
+        self.retries.inc(fault.label());
     }
 
     /// Counts an attempt that the retry budget did not allow.
     pub fn retry_denied(&self) {
-        self.families
-            .retries_denied
-            .get_or_create(&vec![("pool", self.pool.clone())])
-            .inc();
+        self.retries_denied.inc();
     }
 
     /// Counts a lease that nobody finished.
     pub fn lease_abandoned(&self) {
-        self.families
-            .leases_abandoned
-            .get_or_create(&vec![("pool", self.pool.clone())])
-            .inc();
+        self.leases_abandoned.inc();
     }
 
     /// Counts a change in the pool's life.
     pub fn event(&self, event: &'static str) {
-        self.count(&self.families.events, "event", event);
+        self.events.inc(event);
     }
 
     /// Counts a read of a metrics page.
     pub fn scraped(&self, result: &'static str) {
-        self.count(&self.families.scrapes, "result", result);
+        self.scrapes.inc(result);
     }
 
     /// Counts a probe.
     pub fn probed(&self, result: &'static str) {
-        self.count(&self.families.probes, "result", result);
-    }
-
-    fn count(&self, family: &Counters, label: &'static str, value: &'static str) {
-        family
-            .get_or_create(&vec![("pool", self.pool.clone()), (label, value.to_owned())])
-            .inc();
+        self.probes.inc(result);
     }
 }
 

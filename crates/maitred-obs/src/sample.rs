@@ -8,11 +8,13 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use serde::Serialize;
 
 use crate::metric::{self, Metric};
 
 /// Where an endpoint is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EndpointState {
     /// It has not yet shown that it can infer.
     Loading,
@@ -41,7 +43,7 @@ impl EndpointState {
 }
 
 /// One endpoint at one moment. A figure the endpoint never reported is `None` and does not appear on the page.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct EndpointSample {
     /// The pool it belongs to.
     pub pool: String,

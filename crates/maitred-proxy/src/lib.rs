@@ -1,1 +1,24 @@
-//! The data path: listeners, the call's pipeline, upstream pools, attempts and relay.
+//! The data path: listeners, the call's pipeline, links to endpoints, attempts and relay.
+//!
+//! [`DataPlane`] runs one event loop per thread, each with its own listeners and its own links. A call is served by one task
+//! from its first byte to its last; that task also drives the connection to the endpoint, so no byte waits for another task.
+//! This crate decides nothing about endpoints: it asks `maitred-runtime` for a booked place and reports how it went.
+
+mod account;
+mod attempt;
+mod body;
+mod call;
+mod events;
+mod fault;
+mod gate;
+mod headers;
+mod intake;
+mod link;
+mod listener;
+mod plane;
+mod refusal;
+mod relay;
+mod shard;
+mod through;
+
+pub use plane::{DataPlane, PlaneOptions};

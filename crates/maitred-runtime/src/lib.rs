@@ -1,7 +1,27 @@
 //! Owns the cores: clock, locks, settings snapshot, scraping, probes and discovery.
+//!
+//! The cores are pure state machines; this crate gives them time, feeds them what endpoints report, acts on what they say and
+//! hands out what they decide. Both faces of maitred ask here, so both give the same pick for the same facts. It knows no
+//! client protocol.
 
+mod booking;
 mod clock;
+mod fetch;
+mod host;
+mod keeper;
+mod pins;
+mod runtime;
+mod sample;
+mod session;
+mod snapshot;
 mod tasks;
+mod watch;
 
+pub use booking::{Ask, Booking, NoPlace};
 pub use clock::Clock;
+pub use host::PoolHost;
+pub use pins::Pins;
+pub use runtime::Runtime;
+pub use session::session_hash;
+pub use snapshot::{Principal, Route, Snapshot};
 pub use tasks::Tasks;

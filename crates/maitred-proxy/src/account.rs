@@ -1,0 +1,274 @@
+//! The account of one call: what its record, its metrics and its lease need to know, closed exactly once.
+//!
+//! A call is closed by whoever brings it to its end. The one way it can be dropped open is that the client has gone: hyper
+//! drops the call's future, or the answer's body, when the connection closes. So a dropped account closes itself as such.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use maitred_llm::error_body;
+use maitred_obs::{AccessRecord, CallEnd};
+use maitred_runtime::{Booking, Principal, Route};
+use maitred_types::{
+    Address, Dialect, EndpointId, FaultKind, LeaseEnd, OutcomeStatus, RequestId, Time, TokenCount, UnixMillis, Usage,
+};
+
+use crate::body::ClientBody;
+use crate::fault::{Fault, retry_after_seconds};
+use crate::gate::{Client, Gate};
+use crate::headers;
+
+/// Status that the record shows for a call whose client went away before its answer began (nginx's convention).
+const CLIENT_CLOSED: u16 = 499;
+
+/// One call's account.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) arrived: Time,
+    arrived_unix: UnixMillis,
+    pub(crate) request_id: RequestId,
+    method: Method,
+    uri: Uri,
+    pub(crate) dialect: Dialect,
+    pub(crate) principal: Option<Principal>,
+    pub(crate) route: Option<Arc<Route>>,
+    pub(crate) is_stream: bool,
+    pub(crate) tells_endpoint: bool,
+    pub(crate) request_bytes: u64,
+    pub(crate) response_bytes: u64,
+    attempts: u32,
+    booking: Option<Booking>,
+    endpoint: Option<(Address, &'static str)>,
+    first_token: Option<Time>,
+    pub(crate) status: u16,
+    pub(crate) usage: Option<Usage>,
+    detail: Option<String>,
+    is_closed: bool,
+}
+
+impl Account {
+    /// Opens the account of a call that has just arrived.
+    pub(crate) fn open<B>(gate: Arc<Gate>, client: Arc<Client>, request: &Request<B>) -> Box<Self> {
+        gate.meters.active_calls.inc();
+        let (arrived, arrived_unix) = (gate.clock.now(), gate.clock.unix_now());
+        let request_id = headers::kept_request_id(request.headers()).unwrap_or_else(|| gate.request_id());
+        Box::new(Self {
+            gate,
+            client,
+            arrived,
+            arrived_unix,
+            request_id,
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            dialect: Dialect::OpenAi,
+            principal: None,
+            route: None,
+            is_stream: false,
+            tells_endpoint: request.headers().contains_key(headers::ENDPOINT),
+            request_bytes: 0,
+            response_bytes: 0,
+            attempts: 0,
+            booking: None,
+            endpoint: None,
+            first_token: None,
+            status: 0,
+            usage: None,
+            detail: None,
+            is_closed: false,
+        })
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.gate.clock.now()
+    }
+
+    /// The request id as a header's value. It is printable, so it always is one.
+    pub(crate) fn request_id_value(&self) -> HeaderValue {
+        HeaderValue::from_str(self.request_id.as_str()).unwrap_or(HeaderValue::from_static("invalid"))
+    }
+
+    /// An attempt begins.
+    pub(crate) fn begin_attempt(&mut self, booking: Booking) {
+        self.attempts += 1;
+        self.endpoint = Some((booking.address().clone(), booking.reason()));
+        self.booking = Some(booking);
+    }
+
+    pub(crate) const fn booking(&self) -> Option<&Booking> {
+        self.booking.as_ref()
+    }
+
+    pub(crate) const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The endpoint of the attempt that is under way.
+    pub(crate) fn endpoint_id(&self) -> Option<EndpointId> {
+        self.booking.as_ref().map(Booking::endpoint)
+    }
+
+    /// An attempt has failed; the call may go on.
+    pub(crate) fn end_attempt(&mut self, end: LeaseEnd, retry_after: Option<Duration>) {
+        let now = self.now();
+        let Some(booking) = self.booking.take() else { return };
+        match (end, retry_after) {
+            (LeaseEnd::Overload, Some(wait)) => booking.finish_overloaded(wait, now),
+            (end, _) => booking.finish(end, None, now),
+        }
+    }
+
+    /// The first output has come.
+    pub(crate) fn first_output(&mut self) {
+        if self.first_token.is_none() {
+            let now = self.now();
+            self.first_token = Some(now);
+            if let Some(booking) = &self.booking {
+                booking.first_token(now);
+            }
+        }
+    }
+
+    pub(crate) fn progress(&self, output: TokenCount) {
+        if let Some(booking) = &self.booking {
+            booking.progress(output, self.now());
+        }
+    }
+
+    /// Headers that every answer carries.
+    pub(crate) fn stamp(&self, headers: &mut HeaderMap) {
+        headers.insert(headers::REQUEST_ID, self.request_id_value());
+        if self.tells_endpoint
+            && let Some((address, _)) = &self.endpoint
+            && let Ok(value) = HeaderValue::from_str(address.as_str())
+        {
+            headers.insert(headers::ENDPOINT, value);
+        }
+    }
+
+    /// Answers with an error of the gateway's own, in the caller's dialect, and closes.
+    pub(crate) fn refuse(mut self: Box<Self>, fault: Fault) -> Response<ClientBody> {
+        let body = error_body(self.dialect, fault.kind, &fault.message, self.request_id.as_str());
+        let status = StatusCode::from_u16(fault.kind.row().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = Response::new(ClientBody::whole(body.clone()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(after) = fault.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_seconds(after)));
+        }
+        match fault.kind {
+            FaultKind::MissingKey | FaultKind::InvalidKey | FaultKind::ExpiredKey => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            FaultKind::MethodNotAllowed => {
+                if let Some(allowed) = fault.allow.and_then(|allowed| HeaderValue::from_str(&allowed.join(", ")).ok()) {
+                    headers.insert(ALLOW, allowed);
+                }
+            }
+            _ => {}
+        }
+        self.stamp(headers);
+        self.status = status.as_u16();
+        self.response_bytes = body.len() as u64;
+        self.detail = fault.detail.or_else(|| Some(fault.message.into_owned()));
+        self.close(OutcomeStatus::Failed(fault.kind), LeaseEnd::Failure);
+        response
+    }
+
+    /// Answers with bytes that are known in full, and closes.
+    pub(crate) fn answer(mut self: Box<Self>, status: StatusCode, mut headers: HeaderMap, body: Bytes) -> Response<ClientBody> {
+        self.stamp(&mut headers);
+        self.status = status.as_u16();
+        self.response_bytes = body.len() as u64;
+        let mut response = Response::new(ClientBody::whole(body));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        self.close(OutcomeStatus::Answered, LeaseEnd::Success);
+        response
+    }
+
+    pub(crate) fn set_detail(&mut self, detail: String) {
+        self.detail = Some(detail);
+    }
+
+    /// Closes the account: ends the lease, counts the call, writes the record. Later calls change nothing.
+    pub(crate) fn close(&mut self, status: OutcomeStatus, lease_end: LeaseEnd) {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return;
+        }
+        let now = self.now();
+        if let Some(booking) = self.booking.take() {
+            booking.finish(lease_end, self.usage.as_ref(), now);
+        }
+        let end = CallEnd {
+            status,
+            duration: now - self.arrived,
+            first_token: self.first_token.map(|first| first - self.arrived),
+            usage: self.usage,
+        };
+        match (&self.route, status.fault()) {
+            (Some(route), _) => route.meters.call_ended(&end),
+            (None, Some(fault)) => self.gate.meters.call_refused(fault),
+            (None, None) => {}
+        }
+        self.gate.meters.active_calls.dec();
+        self.write_record(status, &end);
+    }
+
+    fn write_record(&self, status: OutcomeStatus, end: &CallEnd) {
+        let mut record = AccessRecord::new(self.arrived_unix, &self.request_id, status);
+        record.client = &self.client.address;
+        record.method = self.method.as_str();
+        record.path = self.uri.path();
+        record.status = if self.status == 0 { CLIENT_CLOSED } else { self.status };
+        record.detail = self.detail.as_deref();
+        record.stream = self.is_stream;
+        record.attempts = self.attempts;
+        record.request_bytes = self.request_bytes;
+        record.response_bytes = self.response_bytes;
+        record.duration_ms = millis(end.duration);
+        record.first_token_ms = end.first_token.map(millis);
+        if let Some(principal) = &self.principal {
+            record.tenant = Some(principal.tenant.as_str());
+            record.key = principal.key.as_ref().map(maitred_types::KeyId::as_str);
+        }
+        if let Some(route) = &self.route {
+            record.model = Some(route.model.as_str());
+            record.pool = Some(route.pool.name().as_str());
+        }
+        if let Some((address, reason)) = &self.endpoint {
+            record.endpoint = Some(address.as_str());
+            record.pick = Some(reason);
+        }
+        if let Some(usage) = &self.usage {
+            record.set_usage(usage);
+        }
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            record.write(self.gate.record_format, line);
+            self.gate.records.append(line);
+        });
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.close(OutcomeStatus::ClientClosed, LeaseEnd::Cancelled);
+    }
+}
+
+thread_local! {
+    /// Where a record is put together before it is handed over, so that the hand-over is a single copy.
+    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Milliseconds to three places, as people read them in records.
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}

@@ -1,0 +1,366 @@
+//! Trying a call on one endpoint after another, until one answers well or there is no way left.
+//!
+//! Nothing reaches the client before an endpoint has shown a good beginning: for a stream its first output, otherwise the
+//! whole answer. Until then a failure of the endpoint is another endpoint's chance, never the same one's again.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use maitred_config::{Balance, Timeouts};
+use maitred_engines::{
+    BodyVerdict, ErrorForm, HeadVerdict, ResponseHead, UpstreamErrorBody, judge_body, judge_head, judge_refusal,
+};
+use maitred_llm::{AnswerTap, CallKind, UpstreamError, UsageAsk, reshape_error};
+use maitred_runtime::{Ask, Route};
+use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, Time, TokenCount, Usage};
+use smallvec::SmallVec;
+
+use crate::account::Account;
+use crate::events::{EventStream, Failure};
+use crate::fault::Fault;
+use crate::headers;
+use crate::link::{Link, RequestBody, Segments};
+use crate::through::{Reading, WHOLE_MAX, read};
+
+/// Bytes of a refusal that are read.
+const REFUSAL_MAX: usize = 64 << 10;
+
+/// A call that is ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) kind: CallKind,
+    pub(crate) head: http::request::Parts,
+    pub(crate) route: std::sync::Arc<Route>,
+    pub(crate) body: Segments,
+    pub(crate) usage_ask: UsageAsk,
+    pub(crate) input: TokenCount,
+    pub(crate) output: TokenCount,
+    pub(crate) session: Option<u64>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) event_max: usize,
+    pub(crate) deadline: Time,
+}
+
+/// A good beginning.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// All of it.
+    Whole(StatusCode, HeaderMap, Bytes),
+    /// Events, the first output among them.
+    Stream(StatusCode, HeaderMap, Box<EventStream>),
+    /// The first part of something large.
+    Through(StatusCode, HeaderMap, (Link, Incoming, Bytes)),
+}
+
+/// Why an attempt came to nothing.
+#[derive(Debug)]
+struct Failed {
+    failure: Failure,
+    /// Whether another endpoint might do better.
+    may_move: bool,
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self { failure, may_move: true }
+    }
+}
+
+fn failed(fault: Fault, end: LeaseEnd) -> Failed {
+    Failed::from(Failure { fault, end })
+}
+
+/// Tries until there is a good beginning. The fault returned is the first one: it explains the most.
+pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fault> {
+    let pool = &call.route.pool;
+    let settings = pool.settings();
+    let is_pinned = settings.balance == Balance::Connection;
+    let mut tried: SmallVec<[EndpointId; 4]> = SmallVec::new();
+    let mut first: Option<Fault> = None;
+    loop {
+        let pinned = if is_pinned { account.client.pins.get(pool.name()) } else { None };
+        let ask = Ask {
+            model: call.route.served_as.as_str(),
+            adapter: call.route.adapter(),
+            session: call.session,
+            input_tokens: call.input,
+            output_tokens: call.output,
+            excluded: &tried,
+            pinned,
+        };
+        let booking = match pool.book(&ask, account.now()) {
+            Ok(booking) => booking,
+            Err(no_place) => return Err(no_way_left(first, &no_place)),
+        };
+        if is_pinned {
+            account.client.pins.set(pool.name(), booking.endpoint());
+        }
+        tried.push(booking.endpoint());
+        account.begin_attempt(booking);
+        let Failed { failure: Failure { fault, end }, may_move } = match attempt(account, call).await {
+            Ok(answer) => return Ok(answer),
+            Err(failed) => failed,
+        };
+        account.end_attempt(end, fault.retry_after);
+        tracing::debug!(fault = fault.kind.label(), detail = fault.detail.as_deref(), "an attempt failed");
+        let kind = fault.kind;
+        let first = first.get_or_insert(fault);
+        if !may_move || account.attempts() >= settings.attempts || account.now() >= call.deadline {
+            return Err(first.clone());
+        }
+        pool.retried(kind);
+    }
+}
+
+fn no_way_left(first: Option<Fault>, no_place: &maitred_runtime::NoPlace) -> Fault {
+    let Some(mut first) = first else {
+        let message = match no_place.fault {
+            FaultKind::Saturated => "every model server of this pool is full; try again later",
+            FaultKind::RetryBudget => "too many calls are being tried again; try again later",
+            _ => "no model server of this pool can take calls now",
+        };
+        let fault = Fault::new(no_place.fault, message).with_detail(no_place.to_string());
+        return Fault { retry_after: no_place.retry_after, ..fault };
+    };
+    let detail = first.detail.take().unwrap_or_default();
+    first.detail = Some(format!("{detail}; no further attempt: {no_place}"));
+    first
+}
+
+/// One attempt, on the endpoint that is booked.
+async fn attempt(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
+    let limit = call.deadline.min(account.now() + call.timeouts.first_token);
+    let at = account.gate.clock.instant(limit);
+    match tokio::time::timeout_at(at, begin(account, call)).await {
+        Ok(answer) => answer,
+        Err(_elapsed) if limit == call.deadline => {
+            Err(failed(Fault::new(FaultKind::CallTimeout, "the call's time is up"), LeaseEnd::Failure))
+        }
+        Err(_elapsed) => Err(failed(
+            Fault::new(FaultKind::FirstTokenTimeout, "the model server gave no output in time"),
+            LeaseEnd::Failure,
+        )),
+    }
+}
+
+async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
+    let (link, response) = exchange(account, call).await?;
+    let (head, incoming) = response.into_parts();
+    let plain = ResponseHead {
+        status: head.status.as_u16(),
+        content_type: text(&head.headers, CONTENT_TYPE),
+        retry_after: text(&head.headers, RETRY_AFTER),
+    };
+    let engine = account.booking().map(maitred_runtime::Booking::engine).unwrap_or_default();
+    match judge_head(&plain) {
+        HeadVerdict::Relay if plain.is_event_stream() => {
+            let stream =
+                EventStream::new((link, incoming), engine, call.kind, call.usage_ask, call.event_max);
+            let stream = first_output(stream).await?;
+            Ok(Answer::Stream(head.status, headers::for_client(&head.headers), Box::new(stream)))
+        }
+        HeadVerdict::Relay => {
+            let answer = whole_or_begun(account, call, (link, incoming), plain.is_json()).await?;
+            let headers = headers::for_client(&head.headers);
+            Ok(match answer {
+                Reading::Whole(link, body) => {
+                    park(account, link).await;
+                    Answer::Whole(head.status, headers, body)
+                }
+                Reading::Begun(link, incoming, begun) => Answer::Through(head.status, headers, (link, incoming, begun)),
+            })
+        }
+        _ => refusal(account, (link, incoming), (engine, &plain), &head).await,
+    }
+}
+
+fn text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+async fn park(account: &Account, link: Link) {
+    let mut link = Some(link);
+    poll_fn(|cx| {
+        if let Some(link) = link.take() {
+            account.gate.shard.park(link, account.now(), cx);
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Sends the request and waits for the head of the answer.
+///
+/// A link that was idle may have been closed by the endpoint just then; the request is sent once more over a fresh one, to the
+/// same endpoint.
+async fn exchange(account: &Account, call: &Call) -> Result<(Link, Response<Incoming>), Failed> {
+    let Some(booking) = account.booking() else {
+        return Err(failed(Fault::new(FaultKind::Internal, "no endpoint is booked"), LeaseEnd::Failure));
+    };
+    let address = booking.address();
+    let credential = booking.credential();
+    let mut idle = account.gate.shard.take(address, account.now()).await;
+    loop {
+        let mut link = match idle.take() {
+            Some(link) => link,
+            None => connect(address, call).await?,
+        };
+        let mut request = Request::new(RequestBody::new(call.body.clone()));
+        *request.method_mut() = call.head.method.clone();
+        *request.uri_mut() = call.origin_form();
+        let id = account.request_id_value();
+        *request.headers_mut() = headers::for_endpoint(&call.head.headers, address, credential.as_ref().as_ref(), &id);
+        match link.send(request).await {
+            Ok(response) => return Ok((link, response)),
+            Err(error) if link.is_reused && error.may_be_stale() => {}
+            Err(error) => {
+                let fault = Fault::new(FaultKind::UpstreamBroken, "the connection to the model server broke");
+                return Err(failed(fault.with_detail(error.to_string()), LeaseEnd::Failure));
+            }
+        }
+    }
+}
+
+async fn connect(address: &Address, call: &Call) -> Result<Link, Failed> {
+    Link::open(address, call.timeouts.connect).await.map_err(|error| {
+        let fault = Fault::new(FaultKind::ConnectFailed, "no connection to the model server");
+        failed(fault.with_detail(error.to_string()), LeaseEnd::Failure)
+    })
+}
+
+impl Call {
+    /// Path and query alone, as a request to an origin has them.
+    fn origin_form(&self) -> http::Uri {
+        match self.head.uri.path_and_query() {
+            Some(path) => http::Uri::from(path.clone()),
+            None => self.head.uri.clone(),
+        }
+    }
+}
+
+/// Reads a stream up to its first output.
+async fn first_output(mut stream: EventStream) -> Result<EventStream, Failed> {
+    loop {
+        if stream.may_begin() {
+            return Ok(stream);
+        }
+        if let Some(failure) = stream.take_failure() {
+            return Err(Failed::from(*failure));
+        }
+        if stream.is_over() {
+            return Ok(stream);
+        }
+        poll_fn(|cx| stream.poll_advance(cx)).await;
+    }
+}
+
+/// Reads an answer that is no stream, and judges it if it is small enough to be read whole.
+async fn whole_or_begun(
+    account: &mut Account,
+    call: &Call,
+    (link, incoming): (Link, Incoming),
+    is_json: bool,
+) -> Result<Reading, Failed> {
+    let reading = read(link, incoming, WHOLE_MAX).await.map_err(|error| {
+        let fault = Fault::new(FaultKind::UpstreamBroken, "the answer of the model server broke off");
+        failed(fault.with_detail(error.to_string()), LeaseEnd::Failure)
+    })?;
+    if let Reading::Whole(_, body) = &reading {
+        if is_json && call.kind.is_inference() {
+            judge_whole(body)?;
+        }
+        account.usage = usage(body, call);
+        account.first_output();
+    }
+    Ok(reading)
+}
+
+fn usage(body: &[u8], call: &Call) -> Option<Usage> {
+    let mut tap = AnswerTap::new();
+    tap.feed(body);
+    if call.kind.is_inference() { Some(tap.usage(call.input)) } else { tap.reported() }
+}
+
+fn judge_whole(body: &[u8]) -> Result<(), Failed> {
+    match judge_body(body) {
+        BodyVerdict::Good => Ok(()),
+        BodyVerdict::Aborted => Err(failed(
+            Fault::new(FaultKind::UpstreamAborted, "the model server aborted the answer"),
+            LeaseEnd::Draining,
+        )),
+        BodyVerdict::Empty | BodyVerdict::Malformed => {
+            Err(failed(Fault::new(FaultKind::UpstreamMalformed, "the model server's answer is no answer"), LeaseEnd::Failure))
+        }
+        BodyVerdict::Error(error) => {
+            let fault = Fault::new(FaultKind::UpstreamError, "the model server failed while answering");
+            Err(failed(fault.with_detail(error.message), LeaseEnd::Failure))
+        }
+    }
+}
+
+/// An answer that is not 2xx: the caller's own fault is passed on in its dialect, the endpoint's is not.
+async fn refusal(
+    account: &Account,
+    (link, incoming): (Link, Incoming),
+    (engine, plain): (maitred_engines::Engine, &ResponseHead<'_>),
+    head: &http::response::Parts,
+) -> Result<Answer, Failed> {
+    let body = match read(link, incoming, REFUSAL_MAX).await {
+        Ok(Reading::Whole(link, body)) => {
+            park(account, link).await;
+            body
+        }
+        Ok(Reading::Begun(_, _, begun)) => begun,
+        Err(_) => Bytes::new(),
+    };
+    let error = UpstreamErrorBody::read(&body);
+    let detail = format!("HTTP {}: {}", plain.status, error.message);
+    let broken = |kind, message: &'static str, end| failed(Fault::new(kind, message).with_detail(detail.clone()), end);
+    match judge_refusal(engine, plain, &error) {
+        HeadVerdict::ClientError | HeadVerdict::UnknownPath | HeadVerdict::Relay | HeadVerdict::NotFound => {
+            Ok(Answer::Whole(head.status, headers::for_client(&head.headers), in_dialect(account, body, plain.status, &error)))
+        }
+        HeadVerdict::Overload { retry_after } => {
+            let mut failed = broken(FaultKind::UpstreamOverloaded, "every model server tried has too much to do", LeaseEnd::Overload);
+            failed.failure.fault.retry_after = retry_after;
+            Err(failed)
+        }
+        HeadVerdict::ModelGone => {
+            Err(broken(FaultKind::UpstreamError, "the model server does not serve the model it should", LeaseEnd::Failure))
+        }
+        HeadVerdict::ServerError => Err(broken(FaultKind::UpstreamError, "the model server failed", LeaseEnd::Failure)),
+        HeadVerdict::RefusedCredential => {
+            tracing::error!(endpoint = ?account.endpoint_id(), "the endpoint refuses the gateway's own credential");
+            let failed = broken(
+                FaultKind::UpstreamRefusedKey,
+                "the model server refuses the gateway's credential; the operator must look at it",
+                LeaseEnd::Failure,
+            );
+            Err(Failed { may_move: false, ..failed })
+        }
+    }
+}
+
+/// The endpoint's refusal in the caller's dialect: untouched if it is in it already.
+fn in_dialect(account: &Account, body: Bytes, status: u16, error: &UpstreamErrorBody) -> Bytes {
+    let is_own = match error.form {
+        ErrorForm::OpenAi => account.dialect == Dialect::OpenAi,
+        ErrorForm::Anthropic => account.dialect == Dialect::Anthropic,
+        ErrorForm::Flat | ErrorForm::Text | ErrorForm::Framework | ErrorForm::Html | ErrorForm::Plain | ErrorForm::Empty => false,
+    };
+    if is_own {
+        return body;
+    }
+    let error = UpstreamError {
+        status,
+        message: &error.message,
+        kind: error.kind.as_deref(),
+        param: error.param.as_deref(),
+        code: error.code.as_deref(),
+    };
+    reshape_error(account.dialect, &error, account.request_id.as_str())
+}

@@ -1,0 +1,191 @@
+//! A call's way through the gateway: one function, in the order in which things happen, with the reasons for the order.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use maitred_llm::{BodyError, BodyView, CallKind, Edits, ModelsPage, UsageAsk, estimate_tokens, model_entry, scan};
+use maitred_runtime::{Principal, Route, Snapshot, session_hash};
+use maitred_types::{FaultKind, TokenCount};
+
+use crate::account::Account;
+use crate::attempt::{Answer, Call, run};
+use crate::body::ClientBody;
+use crate::fault::Fault;
+use crate::gate::{Client, Gate};
+use crate::headers;
+use crate::intake;
+use crate::link::Segments;
+use crate::relay::{StreamLimits, StreamRelay};
+use crate::through::Through;
+
+/// Output tokens that are expected of a call that does not limit them.
+const EXPECTED_OUTPUT: u64 = 256;
+
+/// Serves one call.
+pub(crate) async fn serve(gate: Arc<Gate>, client: Arc<Client>, request: Request<Incoming>) -> Response<ClientBody> {
+    let mut account = Account::open(gate, client, &request);
+    match handle(&mut account, request).await {
+        Ok(Handled::Own(headers, body)) => account.answer(StatusCode::OK, headers, body),
+        Ok(Handled::Answered(answer, limits)) => begin(account, answer, limits),
+        Err(fault) => account.refuse(fault),
+    }
+}
+
+/// What came of a call.
+enum Handled {
+    /// The gateway answers by itself.
+    Own(HeaderMap, Bytes),
+    /// An endpoint has begun a good answer.
+    Answered(Answer, StreamLimits),
+}
+
+async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Handled, Fault> {
+    // One set of settings from here to the end, whatever is reloaded meanwhile.
+    let runtime = Arc::clone(&account.gate.runtime);
+    let snapshot = runtime.snapshot();
+    if runtime.is_draining() {
+        return Err(Fault::new(FaultKind::Draining, "this gateway is shutting down; try again"));
+    }
+    // The path comes first, since it says in which dialect all further errors are told.
+    let path = intake::path(&request)?;
+    let kind = path.kind;
+    account.dialect = kind.dialect();
+    // The key comes before the body: a stranger's bytes are not read.
+    let principal = intake::authenticate(&snapshot, request.headers(), runtime.clock().unix_now())?;
+    account.principal = Some(principal.clone());
+    if kind == CallKind::Models {
+        return models(&snapshot, &principal, path.model.as_deref(), account);
+    }
+    let is_json = intake::is_json(kind, request.headers())?;
+    let settings = snapshot.settings();
+    let deadline = account.arrived + settings.timeouts.total;
+    let (head, body) = request.into_parts();
+    let body = intake::read_body(&head.headers, body, settings.limits.body, settings.timeouts.total).await?;
+    account.request_bytes = body.len() as u64;
+    // Reading the body says which model is meant; only then is it known where the call can go.
+    let view = if is_json { Some(scan(&body).map_err(|error| unreadable(&error))?) } else { None };
+    let route = route(&snapshot, &principal, view.as_ref(), &head.headers)?;
+    account.route = Some(Arc::clone(&route));
+    let edited = edit(kind, &route, view.as_ref(), body);
+    account.is_stream = edited.is_stream;
+    let call = Call {
+        kind,
+        session: head.headers.get(headers::SESSION).map(|session| session_hash(session.as_bytes())),
+        head,
+        route,
+        body: edited.segments,
+        usage_ask: edited.usage_ask,
+        input: edited.input,
+        output: edited.output,
+        timeouts: settings.timeouts,
+        event_max: settings.limits.event.as_usize(),
+        deadline,
+    };
+    let answer = run(account, &call).await?;
+    Ok(Handled::Answered(answer, StreamLimits { idle: call.timeouts.idle, deadline, input: call.input }))
+}
+
+/// Hands a good beginning to the client's connection. From here on the account belongs to the answer's body.
+fn begin(mut account: Box<Account>, answer: Answer, limits: StreamLimits) -> Response<ClientBody> {
+    let (status, mut headers, body) = match answer {
+        Answer::Whole(status, headers, body) => return account.answer(status, headers, body),
+        Answer::Stream(status, mut headers, events) => {
+            // Proxies on the way must neither hold the stream back nor keep it.
+            headers.insert(headers::ACCEL_BUFFERING, HeaderValue::from_static("no"));
+            headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
+            account.stamp(&mut headers);
+            account.status = status.as_u16();
+            (status, headers, ClientBody::Stream(Box::new(StreamRelay::new(*events, account, limits))))
+        }
+        Answer::Through(status, mut headers, (link, incoming, begun)) => {
+            account.stamp(&mut headers);
+            account.status = status.as_u16();
+            let through = Through::new(link, incoming, begun, account, limits.input);
+            (status, headers, ClientBody::Through(Box::new(through)))
+        }
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    std::mem::swap(response.headers_mut(), &mut headers);
+    response
+}
+
+fn unreadable(error: &BodyError) -> Fault {
+    Fault::new(error.fault(), error.to_string())
+}
+
+/// Where the call goes. A model that the key may not use is told apart from one that does not exist only to keys that may
+/// use some model of that pool anyway; to the others both are unknown.
+fn route(
+    snapshot: &Snapshot,
+    principal: &Principal,
+    view: Option<&BodyView>,
+    headers: &HeaderMap,
+) -> Result<Arc<Route>, Fault> {
+    let named = match view {
+        Some(view) => view.model(),
+        None => headers.get(headers::MODEL).and_then(|model| model.to_str().ok()),
+    };
+    let Some(name) = named.filter(|name| !name.is_empty()) else {
+        return snapshot.sole_route().filter(|_| view.is_none()).cloned().ok_or_else(|| {
+            Fault::new(
+                FaultKind::MissingModel,
+                "the call names no model; add `model` to the body (or the header `x-maitred-model` where the body is not JSON)",
+            )
+        });
+    };
+    let unknown = || {
+        let shown: String = name.chars().take(128).collect();
+        Fault::new(FaultKind::UnknownModel, format!("no model `{shown}`; GET /v1/models lists those this key may use"))
+    };
+    let route = snapshot.route(name).ok_or_else(unknown)?;
+    if principal.may_use(name) {
+        Ok(Arc::clone(route))
+    } else {
+        Err(Fault::new(FaultKind::ModelNotAllowed, format!("this key may not use the model `{name}`")))
+    }
+}
+
+/// A body ready to be sent, and what is known of it.
+struct Edited {
+    segments: Segments,
+    usage_ask: UsageAsk,
+    is_stream: bool,
+    input: TokenCount,
+    output: TokenCount,
+}
+
+/// Splices in the endpoint's name of the model and the wish for usage; every other byte stays as it came.
+fn edit(kind: CallKind, route: &Route, view: Option<&BodyView>, body: Bytes) -> Edited {
+    let Some(view) = view else {
+        let input = TokenCount::saturating_from(body.len() as u64 / 4);
+        let segments = Segments::from_iter([body]);
+        return Edited { segments, usage_ask: UsageAsk::Nobody, is_stream: false, input, output: TokenCount::ZERO };
+    };
+    let mut edits = Edits::new(view);
+    edits.set_model(route.served_as.as_str());
+    let usage_ask = edits.ask_for_usage(kind);
+    let output = view.output_limit().unwrap_or(EXPECTED_OUTPUT).min(EXPECTED_OUTPUT).saturating_mul(view.choices());
+    Edited {
+        segments: edits.apply().into_segments(),
+        usage_ask,
+        is_stream: view.wants_stream(),
+        input: estimate_tokens(view),
+        output: if kind.generates() { TokenCount::saturating_from(output) } else { TokenCount::ZERO },
+    }
+}
+
+/// `GET /v1/models`: what this key may use, whatever endpoints call it.
+fn models(snapshot: &Snapshot, principal: &Principal, id: Option<&str>, account: &Account) -> Result<Handled, Fault> {
+    let created = account.gate.runtime.clock().unix_now();
+    let body = match id {
+        None => ModelsPage::new(snapshot.models(principal), created).to_body(),
+        Some(id) if snapshot.models(principal).any(|name| name == id) => model_entry(id, created),
+        Some(_) => return Err(Fault::new(FaultKind::UnknownModel, "no such model; GET /v1/models lists those this key may use")),
+    };
+    let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    Ok(Handled::Own(headers, body))
+}

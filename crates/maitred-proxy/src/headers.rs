@@ -1,0 +1,138 @@
+//! Which headers cross the gateway, in either direction.
+//!
+//! Hop-by-hop headers (RFC 9110 §7.6.1) never do: the fixed ones and those that `Connection` names. The caller's
+//! credential stays here, and what names or steers maitred's own inside does not come in from outside.
+
+use http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use maitred_types::{Address, RequestId};
+
+/// The client's id of a call, kept if it is sane.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Anthropic's way to send a key.
+pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Asks to be told, and tells, which endpoint answered.
+pub(crate) const ENDPOINT: HeaderName = HeaderName::from_static("x-maitred-endpoint");
+/// Names the model of a call whose body maitred does not read (a form, for instance).
+pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-maitred-model");
+/// Binds the calls of one conversation to one endpoint, as far as the profile weighs it.
+pub(crate) const SESSION: HeaderName = HeaderName::from_static("x-session-id");
+/// Tells proxies in front not to hold back a stream.
+pub(crate) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+/// Longest request id that is kept, in bytes; a longer one is replaced.
+const REQUEST_ID_MAX: usize = 128;
+
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    [
+        CONNECTION,
+        KEEP_ALIVE,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        PROXY_CONNECTION,
+        TE,
+        TRAILER,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ]
+    .contains(name)
+}
+
+fn is_reserved(name: &HeaderName) -> bool {
+    name.as_str().starts_with("x-maitred-") || name.as_str().starts_with("x-internal-")
+}
+
+/// Whether a request header stays at the gateway although it is not hop-by-hop.
+fn stays_here(name: &HeaderName) -> bool {
+    [AUTHORIZATION, API_KEY, COOKIE, HOST, CONTENT_LENGTH, EXPECT, ACCEPT_ENCODING].contains(name) || is_reserved(name)
+}
+
+/// Names that `Connection` declares to be hop-by-hop for this message.
+fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).filter(|name| !name.is_empty())
+}
+
+fn crosses(headers: &HeaderMap, name: &HeaderName) -> bool {
+    // Almost no message has a `Connection` header, so the walk over its tokens is almost never taken.
+    !is_hop_by_hop(name) && !named_by_connection(headers).any(|named| name.as_str().eq_ignore_ascii_case(named))
+}
+
+/// The headers of an attempt: the client's, less what must not cross, plus the gateway's own.
+pub(crate) fn for_endpoint(
+    client: &HeaderMap,
+    address: &Address,
+    credential: Option<&HeaderValue>,
+    request_id: &HeaderValue,
+) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(client.len() + 4);
+    if let Ok(host) = HeaderValue::from_str(address.as_str()) {
+        headers.insert(HOST, host);
+    }
+    for (name, value) in client {
+        if !stays_here(name) && crosses(client, name) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    // Only bytes that are not compressed can be read on the way.
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.insert(REQUEST_ID, request_id.clone());
+    if let Some(credential) = credential {
+        headers.insert(AUTHORIZATION, credential.clone());
+    }
+    headers
+}
+
+/// The headers of an answer: the endpoint's, less what must not cross.
+pub(crate) fn for_client(endpoint: &HeaderMap) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(endpoint.len() + 2);
+    for (name, value) in endpoint {
+        let is_own = [SERVER, CONTENT_LENGTH, REQUEST_ID].contains(name) || is_reserved(name);
+        if !is_own && crosses(endpoint, name) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    headers
+}
+
+/// The client's request id, if it is short and printable.
+pub(crate) fn kept_request_id(headers: &HeaderMap) -> Option<RequestId> {
+    let id = headers.get(REQUEST_ID)?.to_str().ok()?;
+    let is_sane = !id.is_empty() && id.len() <= REQUEST_ID_MAX && id.bytes().all(|byte| byte.is_ascii_graphic());
+    is_sane.then(|| RequestId::from(id))
+}
+
+/// The key that a call presents: a bearer token, or Anthropic's header.
+///
+/// `Err` when it presents several, since the endpoint of a chain of proxies might read another one than we do.
+pub(crate) fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, SeveralKeys> {
+    let mut found = None;
+    for value in headers.get_all(AUTHORIZATION) {
+        let text = value.to_str().unwrap_or_default();
+        let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
+        let token = if scheme.eq_ignore_ascii_case("bearer") { token.trim() } else { "" };
+        if found.replace(token).is_some() {
+            return Err(SeveralKeys);
+        }
+    }
+    for value in headers.get_all(API_KEY) {
+        let token = value.to_str().unwrap_or_default().trim();
+        // Clients exist that send the same key both ways.
+        if found.replace(token).is_some_and(|before| before != token) {
+            return Err(SeveralKeys);
+        }
+    }
+    Ok(found)
+}
+
+/// A call presents more than one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SeveralKeys;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Taking a call in: who calls, what for, and the body, each checked before the next costs anything.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, Request};
+use http_body::Body;
+use hyper::body::Incoming;
+use maitred_llm::{CallKind, CallPath};
+use maitred_runtime::{Principal, Snapshot};
+use maitred_types::{ByteSize, FaultKind, UnixMillis};
+
+use crate::fault::Fault;
+use crate::headers::presented_key;
+
+/// Finds out who is calling.
+pub(crate) fn authenticate(snapshot: &Snapshot, headers: &HeaderMap, now: UnixMillis) -> Result<Principal, Fault> {
+    let presented = presented_key(headers)
+        .map_err(|_| Fault::new(FaultKind::InvalidKey, "the call presents more than one key; send exactly one"))?;
+    snapshot.authenticate(presented, now).map_err(|kind| {
+        Fault::new(
+            kind,
+            match kind {
+                FaultKind::MissingKey => "no key: send `Authorization: Bearer KEY` or `x-api-key: KEY`",
+                FaultKind::ExpiredKey => "the key has expired; ask for a new one",
+                _ => "the key is not one this gateway knows",
+            },
+        )
+    })
+}
+
+/// Reads the path, and checks that it has the method.
+pub(crate) fn path<'a, B>(request: &'a Request<B>) -> Result<CallPath<'a>, Fault> {
+    let path = CallPath::parse(request.uri().path())
+        .map_err(|error| Fault::new(error.fault(), format!("nothing is served here: {error}")))?;
+    if path.kind.allows(request.method().as_str()) {
+        return Ok(path);
+    }
+    let allowed = path.kind.methods();
+    let message = format!("{} is not allowed here; use {}", request.method(), allowed.join(" or "));
+    Err(Fault { allow: Some(allowed), ..Fault::new(FaultKind::MethodNotAllowed, message) })
+}
+
+/// Whether the body is said to be JSON. Paths whose body must be JSON refuse anything else.
+pub(crate) fn is_json(kind: CallKind, headers: &HeaderMap) -> Result<bool, Fault> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = content_type.split(';').next().unwrap_or_default().trim();
+    let is_json = media.eq_ignore_ascii_case("application/json");
+    if is_json || kind == CallKind::Other {
+        return Ok(is_json);
+    }
+    let found = if media.is_empty() { "there is none".into() } else { format!("it is `{}`", printable(media)) };
+    let message = format!("the content type must be `application/json`, but {found}");
+    Err(Fault::new(FaultKind::UnsupportedMediaType, message))
+}
+
+/// Reads the whole body, at most `cap` bytes of it, within `limit`.
+pub(crate) async fn read_body(headers: &HeaderMap, body: Incoming, cap: ByteSize, limit: Duration) -> Result<Bytes, Fault> {
+    let too_large = || {
+        Fault::new(FaultKind::BodyTooLarge, format!("the body is larger than {cap}, which is the limit of this gateway"))
+    };
+    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > cap.get()) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(limit, gather(body, cap.as_usize())).await {
+        Ok(Ok(Some(body))) => Ok(body),
+        Ok(Ok(None)) => Err(too_large()),
+        Ok(Err(error)) => {
+            Err(Fault::new(FaultKind::IncompleteBody, "the body ended early, or is badly framed").with_detail(error.to_string()))
+        }
+        Err(_elapsed) => Err(Fault::new(FaultKind::IncompleteBody, "the body took too long to arrive")),
+    }
+}
+
+/// The body in one piece; `None` when it is larger than `cap`.
+async fn gather(mut body: Incoming, cap: usize) -> hyper::Result<Option<Bytes>> {
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if first.len().max(rest.len()) + data.len() > cap {
+            return Ok(None);
+        }
+        if first.is_empty() {
+            first = data;
+            continue;
+        }
+        if rest.is_empty() {
+            // The length may be announced; then memory is taken once, and never more than the cap.
+            let remaining = usize::try_from(body.size_hint().lower()).unwrap_or(cap).min(cap);
+            rest.reserve(first.len() + data.len() + remaining);
+            rest.extend_from_slice(&first);
+        }
+        rest.extend_from_slice(&data);
+    }
+    Ok(Some(if rest.is_empty() { first } else { rest.freeze() }))
+}
+
+/// The beginning of a header's value, fit to be shown.
+fn printable(text: &str) -> String {
+    text.chars().filter(|character| character.is_ascii_graphic()).take(64).collect()
+}

@@ -1,0 +1,183 @@
+//! Sockets: binding them for several threads, and serving the connections that arrive.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use maitred_runtime::Tasks;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::body::ClientBody;
+use crate::gate::{Client, Gate};
+use crate::refusal::Explaining;
+
+/// Connections that may wait to be accepted, per thread.
+const BACKLOG: i32 = 1024;
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// After an error such as "too many open files", how long accepting rests.
+const ACCEPT_REST: Duration = Duration::from_millis(50);
+/// An idle HTTP/2 connection is asked whether it is still there.
+const HTTP2_PING: Duration = Duration::from_secs(30);
+
+/// Binds `address` `threads` times, so that the kernel spreads connections over them.
+///
+/// # Errors
+/// When the address is taken or not this machine's.
+pub(crate) fn bind(address: SocketAddr, threads: usize) -> io::Result<Vec<std::net::TcpListener>> {
+    let first = bind_one(address)?;
+    // Port 0 is resolved once; the others must get the same port.
+    let address = first.local_addr()?;
+    let mut sockets = vec![first];
+    for _ in 1..threads {
+        sockets.push(bind_one(address)?);
+    }
+    Ok(sockets)
+}
+
+fn bind_one(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// What a listener does with the connections it accepts.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) http: HttpOptions,
+}
+
+/// Limits of the HTTP layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HttpOptions {
+    /// Most streams at one time on one HTTP/2 connection.
+    pub(crate) concurrent_streams: u32,
+    /// Most headers of a request.
+    pub(crate) headers: usize,
+    /// Most bytes of a request's head.
+    pub(crate) head_bytes: usize,
+    /// How long a head may take to arrive, and an idle connection may stay.
+    pub(crate) head_timeout: Duration,
+}
+
+/// Accepts until the gateway drains.
+pub(crate) async fn accept(listener: std::net::TcpListener, door: Door) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "a listener could not be handed to its thread");
+            return;
+        }
+    };
+    let tasks = door.gate.tasks.clone();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = tasks.stopping() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => admit(&tasks, door.clone(), stream, peer),
+            Err(error) => {
+                // The connection is still in the backlog; without a rest this would spin.
+                tracing::warn!(%error, "accepting a connection failed");
+                tokio::time::sleep(ACCEPT_REST).await;
+            }
+        }
+    }
+}
+
+fn admit(tasks: &Tasks, door: Door, stream: TcpStream, peer: SocketAddr) {
+    let Some(client) = Client::enter(&door.gate, peer) else {
+        door.gate.meters.connection_refused("too_many");
+        return;
+    };
+    tasks.spawn(async move {
+        if stream.set_nodelay(true).is_err() {
+            return;
+        }
+        match &door.tls {
+            None => serve(door.gate, door.http, client, stream).await,
+            Some(acceptor) => match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => serve(door.gate, door.http, client, stream).await,
+                Ok(Err(_)) | Err(_) => door.gate.meters.connection_refused("tls_handshake"),
+            },
+        }
+    });
+}
+
+/// Serves one connection to its end: the client's, or that of the drain.
+async fn serve<T>(gate: Arc<Gate>, options: HttpOptions, client: Client, stream: T)
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let tasks = gate.tasks.clone();
+    let client = Arc::new(client);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let call = crate::call::serve(Arc::clone(&gate), Arc::clone(&client), request);
+        async move { Ok::<Response<ClientBody>, Infallible>(call.await) }
+    });
+    let builder = builder(options, &tasks);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(Explaining::new(stream)), service));
+    let ended = tokio::select! {
+        biased;
+        ended = connection.as_mut() => ended,
+        () = tasks.stopping() => {
+            // No further call on this connection; the one that runs finishes.
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a client connection ended early");
+    }
+}
+
+fn builder(options: HttpOptions, tasks: &Tasks) -> auto::Builder<Spawner> {
+    let mut builder = auto::Builder::new(Spawner(tasks.clone()));
+    let head_list = u32::try_from(options.head_bytes).unwrap_or(u32::MAX);
+    let mut http1 = builder.http1();
+    http1.timer(TokioTimer::new()).header_read_timeout(options.head_timeout);
+    if options.headers != 100 {
+        // hyper's own limit is 100, which needs no allocation.
+        http1.max_headers(options.headers);
+    }
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(options.concurrent_streams)
+        .max_header_list_size(head_list)
+        .keep_alive_interval(HTTP2_PING);
+    builder
+}
+
+/// Runs the tasks that HTTP/2 needs, tracked like all others.
+#[derive(Clone, Debug)]
+struct Spawner(Tasks);
+
+impl<F> Executor<F> for Spawner
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}

@@ -1,0 +1,130 @@
+//! Answers that are no streams of events: read in full when they are small, relayed as they come when they are large.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, SizeHint};
+use hyper::body::Incoming;
+use maitred_llm::AnswerTap;
+use maitred_types::{FaultKind, LeaseEnd, OutcomeStatus, TokenCount};
+
+use crate::account::Account;
+use crate::body::Broken;
+use crate::link::Link;
+
+/// Answers up to this size are read in full before the client gets any of it, so that an endpoint that breaks off can be
+/// replaced by another.
+pub(crate) const WHOLE_MAX: usize = 1 << 20;
+
+/// How much of an answer has been read.
+#[derive(Debug)]
+pub(crate) enum Reading {
+    /// All of it.
+    Whole(Link, Bytes),
+    /// More than is held back.
+    Begun(Link, Incoming, Bytes),
+}
+
+/// Reads an answer until its end, or until it is too large to hold back.
+///
+/// # Errors
+/// When the endpoint breaks off.
+pub(crate) async fn read(mut link: Link, mut incoming: Incoming, max: usize) -> hyper::Result<Reading> {
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(chunk) = poll_fn(|cx| link.poll_chunk(&mut incoming, cx)).await {
+        let chunk = chunk?;
+        if first.is_empty() {
+            first = chunk;
+        } else {
+            if rest.is_empty() {
+                rest.reserve(expected(&first, &incoming));
+                rest.extend_from_slice(&first);
+            }
+            rest.extend_from_slice(&chunk);
+        }
+        if first.len().max(rest.len()) > max {
+            return Ok(Reading::Begun(link, incoming, join(first, rest)));
+        }
+    }
+    Ok(Reading::Whole(link, join(first, rest)))
+}
+
+/// One chunk needs no copy; several have been gathered.
+fn join(first: Bytes, rest: BytesMut) -> Bytes {
+    if rest.is_empty() { first } else { rest.freeze() }
+}
+
+fn expected(first: &Bytes, incoming: &Incoming) -> usize {
+    let remaining = incoming.size_hint().lower().min(WHOLE_MAX as u64);
+    first.len() + usize::try_from(remaining).unwrap_or(WHOLE_MAX)
+}
+
+/// A large answer on its way.
+#[derive(Debug)]
+pub(crate) struct Through {
+    exchange: Option<(Link, Incoming)>,
+    begun: Bytes,
+    account: Box<Account>,
+    tap: AnswerTap,
+    input: TokenCount,
+}
+
+impl Through {
+    pub(crate) fn new(link: Link, incoming: Incoming, begun: Bytes, mut account: Box<Account>, input: TokenCount) -> Self {
+        account.first_output();
+        Self { exchange: Some((link, incoming)), begun, account, tap: AnswerTap::new(), input }
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        let held = self.begun.len() as u64;
+        match self.exchange.as_ref().and_then(|(_, incoming)| incoming.size_hint().exact()) {
+            Some(remaining) => SizeHint::with_exact(held + remaining),
+            None => SizeHint::default(),
+        }
+    }
+
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        if !self.begun.is_empty() {
+            let begun = std::mem::take(&mut self.begun);
+            return Poll::Ready(Some(Ok(self.pass(begun))));
+        }
+        let Some((link, incoming)) = self.exchange.as_mut() else { return Poll::Ready(None) };
+        match link.poll_chunk(incoming, cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(Ok(chunk))) => Poll::Ready(Some(Ok(self.pass(chunk)))),
+            Poll::Ready(Some(Err(error))) => {
+                self.exchange = None;
+                self.settle();
+                self.account.set_detail(error.to_string());
+                self.account.close(OutcomeStatus::Broken(FaultKind::UpstreamBroken), LeaseEnd::Failure);
+                Poll::Ready(Some(Err(Broken)))
+            }
+            Poll::Ready(None) => {
+                if let Some((link, _)) = self.exchange.take() {
+                    self.account.gate.shard.park(link, self.account.now(), cx);
+                }
+                self.settle();
+                self.account.close(OutcomeStatus::Answered, LeaseEnd::Success);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn pass(&mut self, chunk: Bytes) -> Bytes {
+        self.tap.feed(&chunk);
+        self.account.response_bytes += chunk.len() as u64;
+        chunk
+    }
+
+    fn settle(&mut self) {
+        self.account.usage = Some(self.tap.usage(self.input));
+    }
+}
+
+impl Drop for Through {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}

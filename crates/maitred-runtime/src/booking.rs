@@ -1,0 +1,161 @@
+//! A booked place on an endpoint, as the data path holds it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use maitred_engines::Engine;
+use maitred_sched::{AttemptKind, Explain, Refusal};
+use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, Time, TokenCount, Usage};
+
+use crate::host::PoolHost;
+
+/// What the data path asks of a pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ask<'a> {
+    /// The model as endpoints call it.
+    pub model: &'a str,
+    /// The adapter as endpoints call it, if the model is one.
+    pub adapter: Option<&'a str>,
+    /// What binds the calls of one conversation together, if anything does.
+    pub session: Option<u64>,
+    /// Prompt tokens, as estimated.
+    pub input_tokens: TokenCount,
+    /// Output tokens, as expected.
+    pub output_tokens: TokenCount,
+    /// Endpoints this call has tried.
+    pub excluded: &'a [EndpointId],
+    /// The endpoint the client's connection is bound to.
+    pub pinned: Option<EndpointId>,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn to_core(self) -> maitred_sched::Ask<'a> {
+        maitred_sched::Ask {
+            model: self.model,
+            adapter: self.adapter,
+            session: self.session,
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+            excluded: self.excluded,
+            pinned: self.pinned,
+            attempt: if self.excluded.is_empty() { AttemptKind::First } else { AttemptKind::Retry },
+            explain: Explain::Short,
+        }
+    }
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug)]
+pub struct NoPlace {
+    /// What this is called.
+    pub fault: FaultKind,
+    /// Whether every endpoint that could serve the call has been tried by it.
+    pub is_exhausted: bool,
+    /// When to try again, where waiting helps.
+    pub retry_after: Option<Duration>,
+    refusal: Refusal,
+}
+
+impl From<Refusal> for NoPlace {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            fault: refusal.fault(),
+            is_exhausted: matches!(refusal, Refusal::AllExcluded { .. }),
+            retry_after: refusal.retry_after(),
+            refusal,
+        }
+    }
+}
+
+impl std::fmt::Display for NoPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.refusal.fmt(f)
+    }
+}
+
+/// A booked place. Finish it; one that is dropped is counted as abandoned.
+#[derive(Debug)]
+pub struct Booking {
+    host: Arc<PoolHost>,
+    lease: LeaseId,
+    endpoint: EndpointId,
+    address: Address,
+    engine: Engine,
+    reason: &'static str,
+    is_finished: bool,
+}
+
+impl Booking {
+    pub(crate) fn new(
+        host: Arc<PoolHost>,
+        (lease, endpoint): (LeaseId, EndpointId),
+        address: Address,
+        engine: Engine,
+        reason: &'static str,
+    ) -> Self {
+        Self { host, lease, endpoint, address, engine, reason, is_finished: false }
+    }
+
+    /// Which endpoint, and which life of it.
+    #[must_use]
+    pub const fn endpoint(&self) -> EndpointId {
+        self.endpoint
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// What runs there.
+    #[must_use]
+    pub const fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// Why this endpoint, in one word.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// What to send as `Authorization`.
+    #[must_use]
+    pub fn credential(&self) -> Arc<Option<HeaderValue>> {
+        self.host.credential()
+    }
+
+    /// The first output has come.
+    pub fn first_token(&self, now: Time) {
+        self.host.first_token(self.lease, now);
+    }
+
+    /// So much output has come in all.
+    pub fn progress(&self, output: TokenCount, now: Time) {
+        self.host.progress(self.lease, output, now);
+    }
+
+    /// The endpoint has too much to do and wants to be spared for `wait`.
+    pub fn finish_overloaded(mut self, wait: Duration, now: Time) {
+        self.is_finished = true;
+        self.host.spare(self.endpoint, wait, now);
+        self.host.finish(self.lease, LeaseEnd::Overload, None, now);
+    }
+
+    /// The attempt is over.
+    pub fn finish(mut self, end: LeaseEnd, usage: Option<&Usage>, now: Time) {
+        self.is_finished = true;
+        self.host.finish(self.lease, end, usage, now);
+    }
+}
+
+impl Drop for Booking {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // Time stands still for the dropped one: the core takes any moment not before the booking.
+            self.host.finish(self.lease, LeaseEnd::Abandoned, None, Time::ZERO);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! One pool at work: its scheduling core behind a lock that is held for microseconds, never across an await.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use maitred_config::{EngineSettings, PoolSettings};
+use maitred_engines::{Engine, PageSignals};
+use maitred_obs::{EndpointSample, Meters, PoolMeters};
+use maitred_sched::{DrainCause, LoraSignal, Picked, Pool, ReadinessChange, ReadinessReport, Refusal, Signals};
+use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, ModelName, PoolName, Time, TokenCount, Usage};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::booking::{Ask, Booking, NoPlace};
+use crate::sample;
+
+/// A pool and what surrounds its core.
+#[derive(Debug)]
+pub struct PoolHost {
+    name: PoolName,
+    core: Mutex<Core>,
+    settings: ArcSwap<PoolSettings>,
+    /// What is sent to endpoints instead of the caller's key.
+    credential: ArcSwap<Option<HeaderValue>>,
+    meters: Arc<PoolMeters>,
+    /// Rung when the core has something to say or its next wake-up may have moved.
+    pub(crate) bell: Notify,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+struct Core {
+    pool: Pool,
+    /// The endpoints that are wanted, by address, each in its present life.
+    wanted: BTreeMap<Address, Wanted>,
+    /// The engine at each slot; a slot keeps its entry until another endpoint takes it.
+    engines: Vec<Engine>,
+    /// Endpoints that an operator sent away; they stay away until the settings are loaded anew.
+    sent_away: BTreeSet<Address>,
+}
+
+/// An endpoint that is wanted.
+#[derive(Debug)]
+struct Wanted {
+    id: EndpointId,
+    engine: Arc<EngineSettings>,
+    /// Rung when the endpoint should be probed now rather than at the next turn.
+    probe_now: Arc<Notify>,
+}
+
+impl PoolHost {
+    pub(crate) fn new(settings: Arc<PoolSettings>, meters: &Meters, seed: u64) -> Arc<Self> {
+        let pool = Pool::new(settings.options.clone(), settings.profile.clone(), seed);
+        Arc::new(Self {
+            name: settings.name.clone(),
+            core: Mutex::new(Core { pool, wanted: BTreeMap::new(), engines: Vec::new(), sent_away: BTreeSet::new() }),
+            credential: ArcSwap::from_pointee(credential(&settings)),
+            meters: meters.pool(&settings.name),
+            settings: ArcSwap::new(settings),
+            bell: Notify::new(),
+        })
+    }
+
+    /// The pool's name.
+    #[must_use]
+    pub fn name(&self) -> &PoolName {
+        &self.name
+    }
+
+    /// The settings that hold now.
+    #[must_use]
+    pub fn settings(&self) -> Arc<PoolSettings> {
+        self.settings.load_full()
+    }
+
+    /// What is sent to endpoints as `Authorization`.
+    pub(crate) fn credential(&self) -> Arc<Option<HeaderValue>> {
+        self.credential.load_full()
+    }
+
+    pub(crate) fn meters(&self) -> &PoolMeters {
+        &self.meters
+    }
+
+    pub(crate) fn reconfigure(&self, settings: Arc<PoolSettings>) {
+        {
+            let mut core = self.core.lock();
+            core.pool.reconfigure(settings.options.clone(), settings.profile.clone());
+            core.sent_away.clear();
+        }
+        self.credential.store(Arc::new(credential(&settings)));
+        self.settings.store(settings);
+        self.bell.notify_one();
+    }
+
+    /// Books a place for an attempt.
+    ///
+    /// # Errors
+    /// When no endpoint can take it; the reason says whether waiting helps.
+    pub fn book(self: &Arc<Self>, ask: &Ask<'_>, now: Time) -> Result<Booking, NoPlace> {
+        let (picked, engine) = {
+            let mut core = self.core.lock();
+            let picked = core.pool.pick(&ask.to_core(), now);
+            let engine = picked.as_ref().ok().and_then(|picked| core.engine(picked.endpoint));
+            (picked, engine.unwrap_or_default())
+        };
+        match picked {
+            Ok(picked) => {
+                let Picked { lease, endpoint, address, why } = picked;
+                self.meters.picked(why.reason.label());
+                let reason = why.reason.label();
+                Ok(Booking::new(Arc::clone(self), (lease, endpoint), address, engine, reason))
+            }
+            Err(refusal) => {
+                self.meters.refused(refusal.label());
+                if matches!(refusal, Refusal::RetryBudget { .. }) {
+                    self.meters.retry_denied();
+                }
+                Err(NoPlace::from(refusal))
+            }
+        }
+    }
+
+    /// Counts a further attempt of a call, made because of `fault`.
+    pub fn retried(&self, fault: FaultKind) {
+        self.meters.retried(fault);
+    }
+
+    pub(crate) fn first_token(&self, lease: LeaseId, now: Time) {
+        self.core.lock().pool.first_token(lease, now);
+    }
+
+    pub(crate) fn progress(&self, lease: LeaseId, output: TokenCount, now: Time) {
+        self.core.lock().pool.progress(lease, output, now);
+    }
+
+    pub(crate) fn finish(&self, lease: LeaseId, end: LeaseEnd, usage: Option<&Usage>, now: Time) {
+        let has_events = {
+            let mut core = self.core.lock();
+            core.pool.finish(lease, end, usage, now);
+            core.pool.has_events()
+        };
+        if end == LeaseEnd::Abandoned {
+            self.meters.lease_abandoned();
+        }
+        if has_events {
+            self.bell.notify_one();
+        }
+    }
+
+    pub(crate) fn spare(&self, endpoint: EndpointId, wait: Duration, now: Time) {
+        self.core.lock().pool.cool_down(endpoint, wait, now);
+    }
+
+    /// Takes an endpoint in; when its address is there already, only what is known of it is brought up to date. Returns what its watcher needs if it is new.
+    pub(crate) fn add(&self, address: &Address, engine: &EngineSettings, now: Time) -> Option<Arc<Notify>> {
+        let mut core = self.core.lock();
+        if core.sent_away.contains(address) {
+            return None;
+        }
+        if let Some(wanted) = core.wanted.get_mut(address) {
+            if *wanted.engine != *engine {
+                wanted.engine = Arc::new(engine.clone());
+                let id = wanted.id;
+                core.set_engine(id, engine.engine);
+            }
+            return None;
+        }
+        let id = match core.pool.add(address.clone(), engine.options.clone(), now) {
+            Ok(id) => id,
+            Err(error) => {
+                tracing::error!(pool = %self.name, endpoint = %address, %error, "an endpoint could not be added");
+                return None;
+            }
+        };
+        core.set_engine(id, engine.engine);
+        let probe_now = Arc::new(Notify::new());
+        core.wanted.insert(address.clone(), Wanted { id, engine: Arc::new(engine.clone()), probe_now: Arc::clone(&probe_now) });
+        Some(probe_now)
+    }
+
+    /// Lets an endpoint go: no new calls, and it leaves when its last one ends.
+    pub(crate) fn drain(&self, address: &Address, cause: DrainCause, now: Time) -> bool {
+        let mut core = self.core.lock();
+        let Some(wanted) = core.wanted.remove(address) else { return false };
+        core.pool.drain(wanted.id, cause, now);
+        if cause == DrainCause::Operator {
+            core.sent_away.insert(address.clone());
+        }
+        drop(core);
+        wanted.probe_now.notify_one();
+        self.bell.notify_one();
+        true
+    }
+
+    /// The addresses that are wanted.
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        self.core.lock().wanted.keys().cloned().collect()
+    }
+
+    /// What runs at `address`; `None` once it is not wanted any more.
+    pub(crate) fn engine(&self, address: &Address) -> Option<Arc<EngineSettings>> {
+        self.core.lock().wanted.get(address).map(|wanted| Arc::clone(&wanted.engine))
+    }
+
+    /// Hands a page's figures to the core. `asked_at` is when the page was asked for.
+    pub(crate) fn observe(&self, address: &Address, signals: &Signals, asked_at: Time, now: Time) {
+        self.with_endpoint(address, |pool, id| {
+            pool.observe(id, signals, asked_at, now);
+        });
+    }
+
+    pub(crate) fn scrape_failed(&self, address: &Address, now: Time) {
+        self.with_endpoint(address, |pool, id| {
+            pool.scrape_failed(id, now);
+        });
+    }
+
+    /// Tells the core what a probe found, and what that changed.
+    pub(crate) fn probed(&self, address: &Address, report: ReadinessReport, now: Time) -> ReadinessChange {
+        self.with_endpoint(address, |pool, id| pool.set_readiness(id, report, now)).unwrap_or(ReadinessChange::Unknown)
+    }
+
+    /// The endpoint has begun another life.
+    pub(crate) fn restarted(&self, address: &Address, now: Time) {
+        let mut core = self.core.lock();
+        let Some(id) = core.wanted.get(address).map(|wanted| wanted.id) else { return };
+        let engine = core.engine(id).unwrap_or_default();
+        let next = core.pool.restart(id, now);
+        if let Some(next) = next {
+            core.set_engine(next, engine);
+            if let Some(wanted) = core.wanted.get_mut(address) {
+                wanted.id = next;
+                wanted.probe_now.notify_one();
+            }
+        }
+        drop(core);
+        self.bell.notify_one();
+    }
+
+    /// Has the endpoint probed now.
+    pub(crate) fn probe_now(&self, id: EndpointId) {
+        let core = self.core.lock();
+        if let Some(wanted) = core.wanted.values().find(|wanted| wanted.id == id) {
+            wanted.probe_now.notify_one();
+        }
+    }
+
+    /// The address of an endpoint that is wanted.
+    pub(crate) fn address(&self, id: EndpointId) -> Option<Address> {
+        let core = self.core.lock();
+        core.wanted.iter().find(|(_, wanted)| wanted.id == id).map(|(address, _)| address.clone())
+    }
+
+    /// Lets time pass in the core, and takes what it has to say. Also says when it wants to be called again.
+    pub(crate) fn advance(&self, now: Time) -> (Vec<maitred_sched::PoolEvent>, Option<Time>) {
+        let mut core = self.core.lock();
+        core.pool.advance(now);
+        let events = std::iter::from_fn(|| core.pool.poll_event()).collect();
+        (events, core.pool.next_wakeup())
+    }
+
+    /// The endpoints as metrics and the admin page show them.
+    pub fn samples(&self, now: Time) -> Vec<EndpointSample> {
+        let core = self.core.lock();
+        core.pool.rows(now).map(|row| sample::of(&self.name, &row)).collect()
+    }
+
+    /// Whether at least one endpoint takes calls.
+    #[must_use]
+    pub fn is_ready(&self, now: Time) -> bool {
+        self.samples(now).iter().any(|sample| sample.state == maitred_obs::EndpointState::Ready)
+    }
+
+    fn with_endpoint<T>(&self, address: &Address, act: impl FnOnce(&mut Pool, EndpointId) -> T) -> Option<T> {
+        let mut core = self.core.lock();
+        let id = core.wanted.get(address)?.id;
+        let outcome = act(&mut core.pool, id);
+        let has_events = core.pool.has_events();
+        drop(core);
+        if has_events {
+            self.bell.notify_one();
+        }
+        Some(outcome)
+    }
+}
+
+impl Core {
+    fn engine(&self, id: EndpointId) -> Option<Engine> {
+        self.engines.get(id.slot.index()).copied()
+    }
+
+    fn set_engine(&mut self, id: EndpointId, engine: Engine) {
+        let slot = id.slot.index();
+        if self.engines.len() <= slot {
+            self.engines.resize(slot + 1, engine);
+        }
+        if let Some(known) = self.engines.get_mut(slot) {
+            *known = engine;
+        }
+    }
+}
+
+fn credential(settings: &PoolSettings) -> Option<HeaderValue> {
+    let secret = settings.api_key.as_ref()?;
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.expose())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// The figures of a page as the core wants them; `None` when the two that every decision needs are missing.
+pub(crate) fn signals(page: &PageSignals) -> Option<Signals> {
+    Some(Signals {
+        queued: count(page.queued?),
+        running: count(page.running?),
+        kv_used: page.kv_used,
+        block_size: page.block_size,
+        blocks: page.blocks,
+        lora: page.lora.as_ref().map(|lora| LoraSignal {
+            max: lora.max.unwrap_or(u32::MAX),
+            running: names(&lora.running),
+            waiting: names(&lora.waiting),
+        }),
+        progress: page.progress.map(whole),
+    })
+}
+
+fn names(adapters: &[impl AsRef<str>]) -> Vec<ModelName> {
+    adapters.iter().map(|name| ModelName::from(name.as_ref())).collect()
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates, which is what is wanted")]
+fn count(figure: f64) -> u32 {
+    figure.round() as u32
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates, which is what is wanted")]
+fn whole(figure: f64) -> u64 {
+    figure.round() as u64
+}

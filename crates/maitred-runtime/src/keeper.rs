@@ -1,0 +1,148 @@
+//! Keeping one pool: letting its core's time pass, acting on what it says, and matching its endpoints to what is wanted.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_config::{Discovery, EngineSettings, PoolSettings};
+use maitred_sched::{DrainCause, PoolEvent};
+use maitred_types::{Address, EndpointId};
+
+use crate::clock::Clock;
+use crate::fetch::Fetcher;
+use crate::host::PoolHost;
+use crate::tasks::Tasks;
+use crate::watch::Watch;
+
+/// How long the keeper rests when the core has no wake-up planned.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// One pool's keeper. Clones keep the same pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Keeper {
+    pub(crate) host: Arc<PoolHost>,
+    pub(crate) clock: Clock,
+    pub(crate) tasks: Tasks,
+    pub(crate) fetcher: Fetcher,
+}
+
+impl Keeper {
+    /// Lets time pass in the core whenever it asks for it, and acts on its events.
+    pub(crate) async fn keep(self) {
+        loop {
+            let now = self.clock.now();
+            let (events, wakeup) = self.host.advance(now);
+            for event in &events {
+                self.act(event);
+            }
+            let rest = wakeup.map_or(IDLE, |at| at.since(now).max(Duration::from_millis(1)));
+            tokio::select! {
+                () = tokio::time::sleep(rest) => {}
+                () = self.host.bell.notified() => {}
+            }
+        }
+    }
+
+    fn act(&self, event: &PoolEvent) {
+        self.host.meters().event(event.label());
+        let pool = self.host.name();
+        match event {
+            PoolEvent::Ready { endpoint } => {
+                tracing::info!(%pool, endpoint = self.name(*endpoint), "the endpoint is ready");
+            }
+            PoolEvent::NotReady { endpoint } => {
+                tracing::warn!(%pool, endpoint = self.name(*endpoint), "the endpoint is not ready any more");
+            }
+            PoolEvent::Ejected { endpoint, until } => {
+                let seconds = until.since(self.clock.now()).as_secs_f64();
+                tracing::warn!(%pool, endpoint = self.name(*endpoint), seconds, "the endpoint failed too often; it rests");
+                self.host.probe_now(*endpoint);
+            }
+            PoolEvent::Returned { endpoint, .. } => {
+                tracing::info!(%pool, endpoint = self.name(*endpoint), "the endpoint gets calls again");
+            }
+            PoolEvent::Draining { endpoint, cause } => {
+                tracing::info!(%pool, endpoint = self.name(*endpoint), cause = cause.label(), "the endpoint gets no new calls");
+                self.host.probe_now(*endpoint);
+            }
+            PoolEvent::Drained { endpoint } => {
+                tracing::info!(%pool, endpoint = self.name(*endpoint), "the endpoint has no calls left");
+            }
+            PoolEvent::Gone { address, .. } => tracing::info!(%pool, endpoint = %address, "the endpoint has left the pool"),
+            PoolEvent::Restarted { next, .. } => {
+                tracing::info!(%pool, endpoint = self.name(*next), "the endpoint begins another life");
+            }
+            PoolEvent::RestartSeen { endpoint } => {
+                if let Some(address) = self.host.address(*endpoint) {
+                    self.host.restarted(&address, self.clock.now());
+                }
+            }
+            PoolEvent::Frozen { endpoint } => {
+                tracing::warn!(%pool, endpoint = self.name(*endpoint), "the endpoint's metrics stand still under load");
+            }
+            PoolEvent::Thawed { endpoint } => {
+                tracing::info!(%pool, endpoint = self.name(*endpoint), "the endpoint's metrics move again");
+            }
+            PoolEvent::PanicEntered => tracing::error!(%pool, "every endpoint has failed; calls go to them all the same"),
+            PoolEvent::PanicLeft => tracing::info!(%pool, "at least one endpoint works again"),
+        }
+    }
+
+    fn name(&self, endpoint: EndpointId) -> String {
+        self.host.address(endpoint).map_or_else(|| format!("slot {}", endpoint.slot.index()), |address| address.to_string())
+    }
+
+    /// Takes in what is wanted and new, and lets go what is not wanted any more.
+    pub(crate) fn match_endpoints(&self, wanted: &BTreeMap<Address, EngineSettings>) {
+        let now = self.clock.now();
+        for address in self.host.addresses() {
+            if !wanted.contains_key(&address) {
+                self.host.drain(&address, DrainCause::Unlisted, now);
+            }
+        }
+        for (address, engine) in wanted {
+            if let Some(probe_now) = self.host.add(address, engine, now) {
+                let watch = Watch {
+                    host: Arc::clone(&self.host),
+                    address: address.clone(),
+                    probe_now,
+                    fetcher: self.fetcher.clone(),
+                    clock: self.clock,
+                };
+                self.tasks.spawn_until_stop(watch.clone().scrape());
+                self.tasks.spawn_until_stop(watch.probe());
+            }
+        }
+    }
+
+    /// Looks endpoints up by name again and again, for as long as the settings say where.
+    pub(crate) async fn discover(self) {
+        loop {
+            let settings = self.host.settings();
+            let Some(discovery) = &settings.discovery else { return };
+            match tokio::net::lookup_host((discovery.name.as_str(), discovery.port)).await {
+                Ok(found) => self.match_endpoints(&wanted(&settings, Some((discovery, found.collect())))),
+                Err(error) => {
+                    // Whoever was found before stays: a name server that is down does not take endpoints down.
+                    tracing::warn!(pool = %settings.name, name = discovery.name, %error, "the look-up failed");
+                }
+            }
+            tokio::time::sleep(discovery.refresh).await;
+        }
+    }
+}
+
+/// The endpoints that the file names, and those that were found.
+pub(crate) fn wanted(
+    settings: &PoolSettings,
+    found: Option<(&Discovery, Vec<SocketAddr>)>,
+) -> BTreeMap<Address, EngineSettings> {
+    let named = settings.endpoints.iter().map(|endpoint| (endpoint.address.clone(), endpoint.engine.clone()));
+    let found = found.into_iter().flat_map(|(discovery, addresses)| {
+        let engine = discovery.engine.clone();
+        addresses.into_iter().map(move |address| (Address::from(address.to_string()), engine.clone()))
+    });
+    // What the file says of an endpoint by name holds before what holds for all that are found.
+    found.chain(named).collect()
+}

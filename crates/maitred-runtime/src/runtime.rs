@@ -1,0 +1,153 @@
+//! The whole of it: settings, pools and their keepers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use maitred_config::{PoolSettings, Settings};
+use maitred_obs::{EndpointSample, Meters};
+use maitred_sched::DrainCause;
+use maitred_types::{Address, PoolName};
+use parking_lot::Mutex;
+
+use crate::clock::Clock;
+use crate::fetch::Fetcher;
+use crate::host::PoolHost;
+use crate::keeper::{Keeper, wanted};
+use crate::snapshot::Snapshot;
+use crate::tasks::Tasks;
+
+/// Owns the cores. One per process.
+#[derive(Debug)]
+pub struct Runtime {
+    clock: Clock,
+    tasks: Tasks,
+    meters: Arc<Meters>,
+    fetcher: Fetcher,
+    seed: u64,
+    snapshot: ArcSwap<Snapshot>,
+    pools: Mutex<BTreeMap<PoolName, Kept>>,
+    is_draining: AtomicBool,
+}
+
+/// A pool and the tasks that keep it.
+#[derive(Debug)]
+struct Kept {
+    keeper: Keeper,
+    discovery: Tasks,
+}
+
+impl Runtime {
+    /// Starts with `settings`. Must be called on the runtime that is to run the background tasks. `seed` fixes every random
+    /// choice.
+    #[must_use]
+    pub fn start(settings: Settings, clock: Clock, tasks: Tasks, meters: Arc<Meters>, seed: u64) -> Arc<Self> {
+        let empty = Snapshot::new(Arc::new(settings.clone()), &[], &meters);
+        let runtime = Arc::new(Self {
+            clock,
+            tasks,
+            meters,
+            fetcher: Fetcher::new(),
+            seed,
+            snapshot: ArcSwap::from_pointee(empty),
+            pools: Mutex::new(BTreeMap::new()),
+            is_draining: AtomicBool::new(false),
+        });
+        runtime.apply(settings);
+        let weak = Arc::downgrade(&runtime);
+        runtime.meters.add_endpoints(Arc::new(move || weak.upgrade().map_or_else(Vec::new, |runtime| runtime.samples())));
+        runtime
+    }
+
+    /// Puts `settings` in place of those that hold. Calls that run keep theirs; leases, health and learnt figures of pools and
+    /// endpoints that stay survive. Must be called on the runtime that runs the background tasks.
+    pub fn apply(&self, settings: Settings) {
+        let mut pools = self.pools.lock();
+        let hosts: Vec<_> = settings.pools.iter().map(|pool| self.keep(&mut pools, pool)).collect();
+        pools.retain(|name, kept| {
+            let stays = settings.pools.iter().any(|pool| pool.name == *name);
+            if !stays {
+                kept.discovery.stop();
+                kept.keeper.match_endpoints(&BTreeMap::new());
+            }
+            stays
+        });
+        drop(pools);
+        self.snapshot.store(Arc::new(Snapshot::new(Arc::new(settings), &hosts, &self.meters)));
+    }
+
+    fn keep(&self, pools: &mut BTreeMap<PoolName, Kept>, settings: &Arc<PoolSettings>) -> Arc<PoolHost> {
+        let kept = match pools.get_mut(&settings.name) {
+            Some(kept) => {
+                kept.keeper.host.reconfigure(Arc::clone(settings));
+                kept.discovery.stop();
+                kept.discovery = self.tasks.child();
+                kept
+            }
+            None => {
+                let host = PoolHost::new(Arc::clone(settings), &self.meters, self.seed);
+                let keeper =
+                    Keeper { host, clock: self.clock, tasks: self.tasks.clone(), fetcher: self.fetcher.clone() };
+                self.tasks.spawn_until_stop(keeper.clone().keep());
+                let kept = Kept { keeper, discovery: self.tasks.child() };
+                pools.entry(settings.name.clone()).or_insert(kept)
+            }
+        };
+        if settings.discovery.is_some() {
+            kept.discovery.spawn_until_stop(kept.keeper.clone().discover());
+        } else {
+            kept.keeper.match_endpoints(&wanted(settings, None));
+        }
+        Arc::clone(&kept.keeper.host)
+    }
+
+    /// The settings that hold now. A call takes them once.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// The clock of this process.
+    #[must_use]
+    pub const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Every endpoint of every pool, as of now.
+    #[must_use]
+    pub fn samples(&self) -> Vec<EndpointSample> {
+        let now = self.clock.now();
+        self.hosts().iter().flat_map(|host| host.samples(now)).collect()
+    }
+
+    /// Lets an endpoint go by an operator's word. It stays away until the configuration is loaded anew. Says whether there
+    /// was such an endpoint.
+    pub fn drain_endpoint(&self, pool: &str, address: &str) -> bool {
+        let host = self.pools.lock().get(pool).map(|kept| Arc::clone(&kept.keeper.host));
+        host.is_some_and(|host| host.drain(&Address::from(address), DrainCause::Operator, self.clock.now()))
+    }
+
+    /// From now on the gateway is not ready and takes no new calls.
+    pub fn begin_drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the gateway is on its way out.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// The pools that have no endpoint that takes calls.
+    #[must_use]
+    pub fn pools_not_ready(&self) -> Vec<PoolName> {
+        let now = self.clock.now();
+        let hosts = self.hosts();
+        hosts.iter().filter(|host| !host.is_ready(now)).map(|host| host.name().clone()).collect()
+    }
+
+    fn hosts(&self) -> Vec<Arc<PoolHost>> {
+        self.pools.lock().values().map(|kept| Arc::clone(&kept.keeper.host)).collect()
+    }
+}

@@ -1,0 +1,27 @@
+//! A row of the scheduling core, as metrics and the admin page show it.
+
+use maitred_obs::{EndpointSample, EndpointState};
+use maitred_sched::EndpointRow;
+use maitred_types::PoolName;
+
+pub(crate) fn of(pool: &PoolName, row: &EndpointRow<'_>) -> EndpointSample {
+    EndpointSample {
+        pool: pool.to_string(),
+        endpoint: row.address.to_string(),
+        state: match row.state {
+            maitred_sched::EndpointState::Loading => EndpointState::Loading,
+            maitred_sched::EndpointState::Ready => EndpointState::Ready,
+            maitred_sched::EndpointState::Ejected { .. } => EndpointState::Ejected,
+            maitred_sched::EndpointState::Draining { .. } => EndpointState::Draining,
+        },
+        share: row.share,
+        picks: row.tally.picks,
+        errors: row.tally.failures,
+        in_flight: u64::from(row.in_flight),
+        waiting: row.reported.map(|signals| f64::from(signals.queued)),
+        running: row.reported.map(|signals| f64::from(signals.running)),
+        kv_used: row.reported.and_then(|signals| signals.kv_used),
+        kv_estimate: row.estimate.kv_used,
+        age: row.age.map(|age| age.as_secs_f64()),
+    }
+}

@@ -1,0 +1,139 @@
+//! The settings as one call sees them: taken once at its start, the same to its end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use maitred_config::{ModelSettings, Settings};
+use maitred_obs::{Meters, ModelMeters};
+use maitred_tenant::{KeyGrant, KeyRefusal};
+use maitred_types::{FaultKind, KeyId, ModelName, PoolName, TenantId, UnixMillis};
+
+use crate::host::PoolHost;
+
+/// One consistent set of settings, with what follows from them worked out.
+#[derive(Debug)]
+pub struct Snapshot {
+    settings: Arc<Settings>,
+    routes: HashMap<ModelName, Arc<Route>>,
+    /// Model names in the order of the file.
+    names: Vec<ModelName>,
+}
+
+/// Where calls for one model go.
+#[derive(Debug)]
+pub struct Route {
+    /// The pool that serves it.
+    pub pool: Arc<PoolHost>,
+    /// The name clients use.
+    pub model: ModelName,
+    /// The name endpoints use.
+    pub served_as: ModelName,
+    /// Whether it is a LoRA adapter.
+    pub is_adapter: bool,
+    /// Its metrics.
+    pub meters: Arc<ModelMeters>,
+}
+
+impl Route {
+    fn new(pool: &Arc<PoolHost>, model: &ModelSettings, meters: &Meters) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            model: model.name.clone(),
+            served_as: model.served_as.clone(),
+            is_adapter: model.adapter_of.is_some(),
+            meters: meters.model(pool.name(), model.name.as_str()),
+        }
+    }
+
+    /// The adapter as endpoints call it.
+    #[must_use]
+    pub fn adapter(&self) -> Option<&str> {
+        self.is_adapter.then_some(self.served_as.as_str())
+    }
+}
+
+/// Who is calling, as far as it has been proven.
+#[derive(Clone, Debug)]
+pub struct Principal {
+    /// Who owns the call.
+    pub tenant: TenantId,
+    /// The public id of the key; `None` for anonymous callers.
+    pub key: Option<KeyId>,
+    grant: Option<KeyGrant>,
+}
+
+impl Principal {
+    /// Whether it may use the model of that name.
+    #[must_use]
+    pub fn may_use(&self, model: &str) -> bool {
+        self.grant.as_ref().is_none_or(|grant| grant.may_use(model))
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(settings: Arc<Settings>, hosts: &[Arc<PoolHost>], meters: &Meters) -> Self {
+        let mut routes = HashMap::new();
+        let mut names = Vec::new();
+        for pool in &settings.pools {
+            let Some(host) = hosts.iter().find(|host| *host.name() == pool.name) else { continue };
+            for model in &pool.models {
+                names.push(model.name.clone());
+                routes.insert(model.name.clone(), Arc::new(Route::new(host, model, meters)));
+            }
+        }
+        Self { settings, routes, names }
+    }
+
+    /// The settings themselves.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Finds out who is calling.
+    ///
+    /// # Errors
+    /// [`FaultKind::MissingKey`], [`FaultKind::InvalidKey`] or [`FaultKind::ExpiredKey`]. A key that is wrong is an error even
+    /// where anonymous callers are let in: who sends one means to be known.
+    pub fn authenticate(&self, presented: Option<&str>, now: UnixMillis) -> Result<Principal, FaultKind> {
+        let auth = &self.settings.auth;
+        match (presented, &auth.anonymous) {
+            (Some(key), _) => {
+                let grant = auth.keys.check(key, now).map_err(KeyRefusal::fault)?;
+                Ok(Principal {
+                    tenant: grant.tenant.clone(),
+                    key: Some(grant.id().clone()),
+                    grant: Some(grant.clone()),
+                })
+            }
+            (None, Some(tenant)) => Ok(Principal { tenant: tenant.clone(), key: None, grant: None }),
+            (None, None) => Err(FaultKind::MissingKey),
+        }
+    }
+
+    /// Where calls for `model` go.
+    #[must_use]
+    pub fn route(&self, model: &str) -> Option<&Arc<Route>> {
+        self.routes.get(model)
+    }
+
+    /// The only route of the only pool, for calls that name no model.
+    #[must_use]
+    pub fn sole_route(&self) -> Option<&Arc<Route>> {
+        match self.settings.pools.as_slice() {
+            [_] => self.names.first().and_then(|name| self.routes.get(name)),
+            _ => None,
+        }
+    }
+
+    /// The models that `principal` may use, in the order of the file.
+    pub fn models<'a>(&'a self, principal: &'a Principal) -> impl Iterator<Item = &'a str> {
+        self.names.iter().map(ModelName::as_str).filter(|name| principal.may_use(name))
+    }
+
+    /// The pool of that name.
+    #[must_use]
+    pub fn pool(&self, name: &PoolName) -> Option<&Arc<PoolHost>> {
+        self.routes.values().map(|route| &route.pool).find(|pool| pool.name() == name)
+    }
+}

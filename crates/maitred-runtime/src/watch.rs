@@ -1,0 +1,340 @@
+//! Watching one endpoint: its metrics page at short intervals, its readiness and health at longer ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use maitred_config::{EngineSettings, PoolSettings, StartupCheck};
+use maitred_engines::{
+    Advance, Answer, Engine, HealthVerdict, InferencePath, MetricMapping, PageError, PageSignals, Readiness,
+    ReadinessStep, Scanner, WhyNot, judge_health,
+};
+use maitred_sched::{Proofs, ReadinessChange, ReadinessReport};
+use maitred_types::{Address, Time};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::clock::Clock;
+use crate::fetch::{Ask, FetchError, Fetched, Fetcher};
+use crate::host::{PoolHost, signals};
+
+/// Largest metrics page that is read. vLLM's is some 60 KiB; every adapter and label adds to it.
+const PAGE_CAP: usize = 8 << 20;
+/// Largest answer to a probe that is read.
+const PROBE_CAP: usize = 1 << 20;
+
+/// What watching an endpoint needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub(crate) host: Arc<PoolHost>,
+    pub(crate) address: Address,
+    pub(crate) probe_now: Arc<Notify>,
+    pub(crate) fetcher: Fetcher,
+    pub(crate) clock: Clock,
+}
+
+impl Watch {
+    /// What runs at the endpoint, as the settings say now; `None` once it is not wanted any more.
+    fn engine(&self) -> Option<Arc<EngineSettings>> {
+        self.host.engine(&self.address)
+    }
+
+    async fn fetch(&self, path: &str, body: Option<Bytes>, limits: (Duration, usize)) -> Result<Fetched, FetchError> {
+        let credential = self.host.credential();
+        let (timeout, cap) = limits;
+        let ask = Ask { address: &self.address, path, body, credential: credential.as_ref().as_ref(), timeout, cap };
+        self.fetcher.fetch(ask).await
+    }
+
+    /// Reads the metrics page again and again until the endpoint is not wanted any more.
+    pub(crate) async fn scrape(self) {
+        let mut reading = Reading::default();
+        while let Some(engine) = self.engine() {
+            let settings = self.host.settings();
+            let asked_at = self.clock.now();
+            let next = self.clock.instant(asked_at + settings.scrape.interval);
+            let page = reading.read(&self, &engine, settings.scrape.timeout).await;
+            self.take_in(&mut reading, page, asked_at);
+            tokio::time::sleep_until(next).await;
+        }
+    }
+
+    fn take_in(&self, reading: &mut Reading, page: Result<PageSignals, Unreadable>, asked_at: Time) {
+        let now = self.clock.now();
+        match page.and_then(|page| signals(&page).map(|signals| (page, signals)).ok_or(Unreadable::MissingFigures)) {
+            Ok((page, signals)) => {
+                if reading.has_restarted(&page) {
+                    tracing::info!(pool = %self.host.name(), endpoint = %self.address, "the endpoint has restarted");
+                    self.host.restarted(&self.address, now);
+                }
+                self.host.meters().scraped("ok");
+                self.host.observe(&self.address, &signals, asked_at, now);
+            }
+            Err(why) => {
+                self.host.meters().scraped(why.label());
+                self.host.scrape_failed(&self.address, now);
+            }
+        }
+    }
+
+    /// Proves readiness, and from then on looks after health, until the endpoint is not wanted any more.
+    pub(crate) async fn probe(self) {
+        let mut progress = Progress::default();
+        while let Some(engine) = self.engine() {
+            let settings = self.host.settings();
+            let pause = match settings.probes.startup.check {
+                StartupCheck::Port => self.probe_port(&settings).await,
+                StartupCheck::Health => self.probe_health(&settings, &engine).await,
+                StartupCheck::Full => self.probe_fully(&settings, &engine, &mut progress).await,
+            };
+            // Whoever rings wants a probe at once: after a restart, or an ejection.
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.probe_now.notified() => {}
+            }
+        }
+    }
+
+    /// The comparison that shows why a port check is not enough.
+    async fn probe_port(&self, settings: &PoolSettings) -> Duration {
+        let connected = timeout(settings.probes.readiness.timeout, TcpStream::connect(self.address.as_str())).await;
+        self.all_or_nothing(matches!(connected, Ok(Ok(_))));
+        settings.probes.readiness.interval
+    }
+
+    /// Trusts the engine's own word.
+    async fn probe_health(&self, settings: &PoolSettings, engine: &EngineSettings) -> Duration {
+        let limits = (settings.probes.readiness.timeout, PROBE_CAP);
+        let health = self.fetch(engine.engine.health_path(), None, limits).await;
+        let verdict = health.map(|answer| judge_health(engine.engine, answer.status.as_u16()));
+        if verdict == Ok(HealthVerdict::Unavailable) {
+            self.host.probed(&self.address, ReadinessReport::Unavailable, self.clock.now());
+        } else {
+            self.all_or_nothing(verdict == Ok(HealthVerdict::Healthy));
+        }
+        settings.probes.readiness.interval
+    }
+
+    fn all_or_nothing(&self, is_healthy: bool) {
+        let report = if is_healthy { ReadinessReport::Healthy(Proofs::ALL) } else { ReadinessReport::Failed };
+        self.host.meters().probed(if is_healthy { "ready" } else { "not_yet" });
+        self.host.probed(&self.address, report, self.clock.now());
+    }
+
+    /// Takes as many steps as succeed. Returns when to go on.
+    async fn probe_fully(&self, settings: &PoolSettings, engine: &EngineSettings, progress: &mut Progress) -> Duration {
+        let mut readiness = progress.take(settings, engine);
+        let pause = loop {
+            let advance = self.step(settings, engine, &mut readiness, &mut progress.reading).await;
+            self.host.meters().probed(advance_label(&advance));
+            if let Advance::Next(_) = advance {
+                continue;
+            }
+            break self.conclude(settings, &advance, &mut readiness, &mut progress.failures);
+        };
+        progress.readiness = Some(readiness);
+        pause
+    }
+
+    /// Tells the core what the steps came to. Returns when to go on.
+    fn conclude(
+        &self,
+        settings: &PoolSettings,
+        advance: &Advance,
+        readiness: &mut Readiness,
+        failures: &mut u32,
+    ) -> Duration {
+        let now = self.clock.now();
+        let report = match advance {
+            Advance::Ready | Advance::Next(_) => ReadinessReport::Healthy(Proofs::ALL),
+            Advance::NotYet(WhyNot::Unavailable) | Advance::Draining => ReadinessReport::Unavailable,
+            Advance::NotYet(_) | Advance::Failing(_) => ReadinessReport::Failed,
+        };
+        let change = self.host.probed(&self.address, report, now);
+        match advance {
+            Advance::Ready | Advance::Next(_) => *failures = 0,
+            Advance::NotYet(why) => {
+                *failures = failures.saturating_add(1);
+                self.report_slow_start(settings, why, *failures);
+                return settings.probes.startup.interval;
+            }
+            Advance::Failing(why) => {
+                tracing::warn!(pool = %self.host.name(), endpoint = %self.address, %why, "a health probe failed");
+            }
+            Advance::Draining => {}
+        }
+        // What was proven before does not hold for a life that has ended.
+        if change == ReadinessChange::NotReady {
+            readiness.reset();
+        }
+        settings.probes.readiness.interval
+    }
+
+    /// An endpoint that does not start within its window is reported once, and tried further.
+    fn report_slow_start(&self, settings: &PoolSettings, why: &WhyNot, failures: u32) {
+        let (pool, endpoint) = (self.host.name(), &self.address);
+        if failures == settings.probes.startup.failures {
+            tracing::error!(%pool, %endpoint, %why, failures, "the endpoint does not become ready");
+        } else if failures == 1 {
+            tracing::info!(%pool, %endpoint, %why, "the endpoint is not ready yet");
+        }
+    }
+
+    async fn step(
+        &self,
+        settings: &PoolSettings,
+        engine: &EngineSettings,
+        readiness: &mut Readiness,
+        reading: &mut Reading,
+    ) -> Advance {
+        let step = readiness.step();
+        if step == ReadinessStep::KvPool {
+            return match reading.read(self, engine, settings.scrape.timeout).await {
+                Ok(page) => readiness.answered(Answer::Page(&page)),
+                Err(_) => readiness.answered(Answer::None),
+            };
+        }
+        let probe = readiness.probe();
+        let body = (!probe.body.is_empty()).then(|| Bytes::from(probe.body));
+        let limit = match step {
+            ReadinessStep::Infer => settings.probes.startup.timeout,
+            ReadinessStep::Health | ReadinessStep::ListModels | ReadinessStep::KvPool => settings.probes.readiness.timeout,
+        };
+        match self.fetch(probe.path, body, (limit, PROBE_CAP)).await {
+            Ok(Fetched { status, body }) => {
+                readiness.answered(Answer::Response { status: status.as_u16(), body: &body })
+            }
+            Err(_) => readiness.answered(Answer::None),
+        }
+    }
+}
+
+/// How far an endpoint has come in proving its readiness.
+#[derive(Default)]
+struct Progress {
+    readiness: Option<Readiness>,
+    /// What the proof is about; another engine or model begins anew.
+    subject: Option<(Engine, String, InferencePath)>,
+    reading: Reading,
+    failures: u32,
+}
+
+impl Progress {
+    fn take(&mut self, settings: &PoolSettings, engine: &EngineSettings) -> Readiness {
+        let subject = (engine.engine, tested_model(settings), settings.probes.startup.inference);
+        match self.readiness.take() {
+            Some(readiness) if self.subject.as_ref() == Some(&subject) => readiness,
+            Some(_) | None => {
+                let readiness = Readiness::new(subject.0, subject.1.clone(), subject.2);
+                self.subject = Some(subject);
+                readiness
+            }
+        }
+    }
+}
+
+const fn advance_label(advance: &Advance) -> &'static str {
+    match advance {
+        Advance::Next(_) => "step",
+        Advance::Ready => "ready",
+        Advance::NotYet(_) => "not_yet",
+        Advance::Draining => "draining",
+        Advance::Failing(_) => "failing",
+    }
+}
+
+/// The model that an endpoint must list and infer with: the pool's first that is no adapter.
+fn tested_model(settings: &PoolSettings) -> String {
+    let base = settings.models.iter().find(|model| model.adapter_of.is_none()).or(settings.models.first());
+    base.map(|model| model.served_as.to_string()).unwrap_or_default()
+}
+
+/// Reads the metrics page of one endpoint.
+#[derive(Default)]
+struct Reading {
+    scanner: Option<(Arc<MetricMapping>, Scanner)>,
+    started: Option<f64>,
+}
+
+impl Reading {
+    async fn read(
+        &mut self,
+        watch: &Watch,
+        engine: &EngineSettings,
+        limit: Duration,
+    ) -> Result<PageSignals, Unreadable> {
+        let credential = watch.host.credential();
+        let ask = Ask {
+            address: &page_address(&watch.address, engine.metrics_port),
+            path: &engine.metrics_path,
+            body: None,
+            credential: credential.as_ref().as_ref(),
+            timeout: limit,
+            cap: PAGE_CAP,
+        };
+        let fetched = watch.fetcher.fetch(ask).await.map_err(Unreadable::Fetch)?;
+        if !fetched.status.is_success() {
+            return Err(Unreadable::Status);
+        }
+        self.scanner(&engine.mapping).scan(&fetched.body).map_err(Unreadable::Page)
+    }
+
+    /// The scanner for `mapping`, compiled anew only when the settings have changed it.
+    fn scanner(&mut self, mapping: &Arc<MetricMapping>) -> &mut Scanner {
+        let is_current = self.scanner.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, mapping));
+        if !is_current {
+            self.scanner = None;
+        }
+        &mut self.scanner.get_or_insert_with(|| (Arc::clone(mapping), Scanner::new(mapping))).1
+    }
+
+    /// Whether the process behind the page is another one than before.
+    fn has_restarted(&mut self, page: &PageSignals) -> bool {
+        let Some(started) = page.started else { return false };
+        // The figure is a fixed time; only a later one means another process.
+        self.started.replace(started).is_some_and(|before| started > before + 0.5)
+    }
+}
+
+/// Why a page gave no figures.
+enum Unreadable {
+    Fetch(FetchError),
+    Status,
+    Page(PageError),
+    MissingFigures,
+}
+
+impl Unreadable {
+    const fn label(&self) -> &'static str {
+        match self {
+            Self::Fetch(error) => error.label(),
+            Self::Status => "status",
+            Self::Page(error) => error.label(),
+            Self::MissingFigures => "missing_figures",
+        }
+    }
+}
+
+/// Where the metrics page of the endpoint at `address` is, if it has a port of its own.
+fn page_address(address: &Address, port: Option<u16>) -> Address {
+    match (port, address.as_str().rsplit_once(':')) {
+        (Some(port), Some((host, _))) => Address::from(format!("{host}:{port}")),
+        _ => address.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_of_its_own_replaces_the_endpoints() {
+        let check = |address: &str, port: Option<u16>, expected: &str| {
+            assert_eq!(page_address(&Address::from(address), port).as_str(), expected);
+        };
+        check("10.0.0.1:8000", None, "10.0.0.1:8000");
+        check("10.0.0.1:8000", Some(8002), "10.0.0.1:8002");
+        check("[::1]:8000", Some(8002), "[::1]:8002");
+    }
+}
