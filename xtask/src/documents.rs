@@ -4,6 +4,8 @@ use crate::{File, Finding, Graph, Tree};
 
 /// The map of the project stays readable in one sitting.
 const ARCHITECTURE_LINES_MAX: usize = 250;
+/// What needs more than a line per verb is a script or a program.
+const MAKEFILE_LINES_MAX: usize = 40;
 /// A decision record has these headings, in this order.
 const DECISION_SECTIONS: &[&str] = &["Context", "Decision", "Alternatives", "Consequences", "Revisit when"];
 
@@ -30,6 +32,22 @@ pub fn architecture(tree: &Tree, graph: &Graph) -> Vec<Finding> {
         findings.push(Finding::new(PAGE, format!("does not name the crate `{name}`")));
     }
     findings
+}
+
+/// Whether the Makefile is short enough to be read at a glance.
+#[must_use]
+pub fn makefile(tree: &Tree) -> Vec<Finding> {
+    let lines = tree
+        .get("Makefile")
+        .map_or(usize::MAX, |file| file.text.lines().count());
+    let is_long = lines > MAKEFILE_LINES_MAX;
+    let finding = || {
+        Finding::new(
+            "Makefile",
+            format!("is missing or has more than {MAKEFILE_LINES_MAX} lines"),
+        )
+    };
+    is_long.then(finding).into_iter().collect()
 }
 
 /// Modules that do not say what they are for.
@@ -105,6 +123,17 @@ mod tests {
         check("maitred-types\n", 1);
         check(&"`maitred-types`\n".repeat(251), 1);
         assert_eq!(architecture(&Tree::default(), &graph).len(), 1);
+    }
+
+    #[test]
+    fn a_long_or_missing_makefile_is_found() {
+        let check = |lines: usize, findings: usize| {
+            let found = makefile(&Tree::of(&[("Makefile", &"a:\n".repeat(lines))]));
+            assert_eq!(found.len(), findings, "{lines}");
+        };
+        check(40, 0);
+        check(41, 1);
+        assert_eq!(makefile(&Tree::default()).len(), 1);
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub const PURE: &[&str] = &[
 /// Every crate of the workspace and the crates of the workspace that it may depend on. A new crate gets a line here.
 ///
 /// What is absent is the point: the data path (`maitred-proxy`) reaches scheduling and keys only through
-/// `maitred-runtime`, the laboratory (`maitred-sim`) never sees the shell, and the console never sees the data path.
+/// `maitred-runtime`, the laboratory (`maitred-sim`) never sees the shell, and the console never sees the data path. The data
+/// path does see `maitred-engines`: what an answer's bytes mean concerns one call, and no state that calls share.
 pub const TABLE: &[(&str, &[&str])] = &[
     ("maitred-types", &[]),
     ("maitred-sched", &["maitred-types"]),
@@ -68,6 +69,7 @@ pub const TABLE: &[(&str, &[&str])] = &[
         "maitred-proxy",
         &[
             "maitred-types",
+            "maitred-engines",
             "maitred-llm",
             "maitred-config",
             "maitred-runtime",

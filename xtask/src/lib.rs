@@ -17,7 +17,7 @@ mod tree;
 mod words;
 
 pub use dependencies::{budget as dependency_budget, named as dependencies_named};
-pub use documents::{architecture, decisions, licence, module_docs};
+pub use documents::{architecture, decisions, licence, makefile, module_docs};
 pub use errors_page::{ERRORS_PAGE, fresh as errors_page_fresh, render as render_errors_page};
 pub use finding::Finding;
 pub use layers::{Graph, PURE, TABLE, layering, purity};

@@ -55,6 +55,11 @@ fn the_architecture_page_is_short_and_complete() {
 }
 
 #[test]
+fn the_makefile_is_short() {
+    assert_none(&xtask::makefile(tree()));
+}
+
+#[test]
 fn modules_say_what_they_are_for() {
     assert_none(&xtask::module_docs(tree()));
 }
