@@ -5,6 +5,7 @@
 //! `input_tokens` with details.
 
 mod counts;
+mod opening;
 
 use std::sync::LazyLock;
 
@@ -16,6 +17,7 @@ pub(crate) use counts::Counts;
 use crate::CallKind;
 use crate::sse::Event;
 use counts::EventFacts;
+use opening::is_opening;
 
 /// The member that all dialects have, with its quotes: inside a JSON string the closing quote would have a backslash before it,
 /// so a match is a key or a whole string value and never a part of some text.
@@ -28,7 +30,7 @@ pub enum EventKind {
     Silence,
     /// A part of the answer.
     Output,
-    /// Anything that frames the answer: the start of a message, the end of a block, a ping.
+    /// Anything that frames the answer: the role, the start of a message, the end of a block, a ping.
     Frame,
     /// OpenAI's extra chunk at the end: no choices, only the usage.
     UsageOnly,
@@ -69,6 +71,13 @@ impl UsageTap {
             _ if is_usage_only => EventKind::UsageOnly,
             _ => openai_kind(event.name(), data),
         };
+        // Once there was output, what has none is a token whose text is still to come.
+        let may_open = self.kind == CallKind::Chat && self.outputs == 0 && kind == EventKind::Output;
+        let kind = if may_open && is_opening(data) {
+            EventKind::Frame
+        } else {
+            kind
+        };
         self.outputs = self.outputs.saturating_add(u32::from(kind == EventKind::Output));
         kind
     }
@@ -91,10 +100,7 @@ impl UsageTap {
     /// Output tokens so far: the endpoint's running figure if it gives one, otherwise events with output.
     #[must_use]
     pub fn output_so_far(&self) -> TokenCount {
-        // A chat stream opens with a chunk that only names the role.
-        let frames = u32::from(self.kind == CallKind::Chat);
-        let counted = TokenCount::new(self.outputs.saturating_sub(frames));
-        self.counts.output().unwrap_or(counted)
+        self.counts.output().unwrap_or(TokenCount::new(self.outputs))
     }
 
     /// Takes in the usage of an event, if it has any. Returns whether the event has nothing else.

@@ -108,6 +108,8 @@ fn streams_without_usage_are_estimated_by_their_events() {
     };
     check(CallKind::Chat, fixture!("vllm/stream-chat.txt"), 12);
     check(CallKind::Chat, fixture!("sglang/stream-chat.txt"), 12);
+    check(CallKind::Chat, fixture!("vllm/stream-chat-n2.txt"), 7);
+    check(CallKind::Chat, fixture!("llama-cpp/stream-chat-include-usage.txt"), 13);
     check(CallKind::Chat, "", 0);
     // An error is no output.
     check(CallKind::Chat, fixture!("vllm/stream-engine-killed.txt"), 4);
@@ -161,6 +163,36 @@ fn each_event_is_what_it_is() {
         &[Error, Frame],
     );
     check(CallKind::Responses, "event: response.failed\ndata: {}\n\n", &[Error]);
+}
+
+#[test]
+fn a_chat_opens_with_a_frame_unless_there_is_output_in_it() {
+    let check = |choice: &str, kind: EventKind| {
+        let (_, kinds) = tap(CallKind::Chat, &format!("data: {{\"choices\":[{choice}]}}\n\n"));
+        assert_eq!(kinds, [kind], "{choice}");
+    };
+    check(
+        r#"{"delta":{"role":"assistant","content":""},"finish_reason":null}"#,
+        EventKind::Frame,
+    );
+    check(r#"{"delta":{"role":"assistant"}}"#, EventKind::Frame);
+    check(
+        r#"{"delta":{"role":"assistant","content":null,"tool_calls":[]}}"#,
+        EventKind::Frame,
+    );
+    check(r#"{"delta":{"role":"assistant","content":"a"}}"#, EventKind::Output);
+    check(
+        r#"{"delta":{"role":"assistant","reasoning_content":"a"}}"#,
+        EventKind::Output,
+    );
+    check(
+        r#"{"delta":{"content":null,"tool_calls":[{"index":0}]}}"#,
+        EventKind::Output,
+    );
+    check(r#"{"delta":{"content":""},"finish_reason":"stop"}"#, EventKind::Output);
+    check(r#"{"message":{}}"#, EventKind::Output);
+    let two = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"\"}}]}\n\n";
+    assert_eq!(tap(CallKind::Chat, two).1, [EventKind::Output; 2]);
 }
 
 #[test]
