@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use crate::diagnostic::{Diagnostic, Excerpt, Severity};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::path::Path;
 use crate::raw::{self, SecretRef};
 use crate::secret::Secret;
@@ -44,7 +44,7 @@ impl<'a> Checker<'a> {
 
     /// The settings that `raw` describes, and all that is wrong with them. With an error among it the settings are of no use.
     pub(crate) fn run(mut self, raw: &raw::File) -> (Settings, Vec<Diagnostic>) {
-        let auth = self.auth(&raw.auth, &raw.pools);
+        let auth = self.auth(&raw.auth);
         self.exposure(raw);
         let profiles = self.profiles(&raw.profiles);
         let settings = Settings {
@@ -69,10 +69,10 @@ impl<'a> Checker<'a> {
 
     /// Reports, unless the walk has found a mistake there already: what follows from a mistake is not another one.
     fn report(&mut self, severity: Severity, path: &Path, message: String, help: String) {
-        let path = self.walked.original(path);
-        if self.walked.findings.iter().any(|finding| finding.path.meets(&path)) {
+        if self.is_broken(path) {
             return;
         }
+        let path = self.walked.original(path);
         let region = self.tree.locate(&path);
         self.diagnostics.push(Diagnostic {
             severity,
@@ -83,8 +83,19 @@ impl<'a> Checker<'a> {
             message,
             help: Some(help),
             width: region.width,
-            excerpt: Excerpt::Shown,
+            blank_from: None,
         });
+    }
+
+    /// Whether the walk has found a mistake at `path`, above or below it.
+    fn is_broken(&self, path: &Path) -> bool {
+        let path = self.walked.original(path);
+        self.walked.findings.iter().any(|finding| finding.path.meets(&path))
+    }
+
+    /// Names that the file gives, those in its broken parts included: what refers to one of them is not at fault.
+    fn written(&self, keys: &[&str]) -> Vec<&'a str> {
+        self.tree.texts(keys)
     }
 
     /// Reports every name that occurs a second time, with the line of the first.

@@ -1,7 +1,5 @@
 //! What is wrong with a configuration, where, and what would be right.
 
-use std::fmt::Write as _;
-
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -33,15 +31,6 @@ pub(crate) struct Region {
     pub(crate) width: usize,
 }
 
-/// Whether the place may be printed as it stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Excerpt {
-    /// It may.
-    Shown,
-    /// It may hold a secret, and is blanked.
-    Blanked,
-}
-
 /// One thing that is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -60,7 +49,8 @@ pub struct Diagnostic {
     /// What is allowed, or what to write instead.
     pub help: Option<String>,
     pub(crate) width: usize,
-    pub(crate) excerpt: Excerpt,
+    /// The character, from 1, from which on the line is not shown, since a secret may stand there by mistake.
+    pub(crate) blank_from: Option<usize>,
 }
 
 /// Characters of a line that an excerpt shows.
@@ -73,7 +63,11 @@ const EXCERPT_LEAD: usize = 30;
 /// `text` is the file's text. Control characters are not printed, and values that may be secrets are blanked.
 #[must_use]
 pub fn render(diagnostics: &[Diagnostic], text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<String> = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| shown(line, blank_from(diagnostics, index + 1)))
+        .collect();
     let mut out = String::new();
     for diagnostic in diagnostics {
         if !out.is_empty() {
@@ -84,12 +78,31 @@ pub fn render(diagnostics: &[Diagnostic], text: &str) -> String {
     out
 }
 
-fn render_one(out: &mut String, diagnostic: &Diagnostic, lines: &[&str]) {
+/// Where the part of line `number` begins that none of the diagnostics may show.
+fn blank_from(diagnostics: &[Diagnostic], number: usize) -> Option<usize> {
+    let of_line = diagnostics.iter().filter(|diagnostic| diagnostic.line == number);
+    of_line.filter_map(|diagnostic| diagnostic.blank_from).min()
+}
+
+/// The line as it may be shown.
+fn shown(line: &str, blank_from: Option<usize>) -> String {
+    let is_blank = |index: usize| blank_from.is_some_and(|from| index + 1 >= from);
+    let char = |(index, char): (usize, char)| {
+        if is_blank(index) && char != ' ' {
+            '*'
+        } else {
+            printable_char(char)
+        }
+    };
+    line.chars().enumerate().map(char).collect()
+}
+
+fn render_one(out: &mut String, diagnostic: &Diagnostic, lines: &[String]) {
     let number = diagnostic.line.to_string();
     let margin = " ".repeat(number.len());
     let source = lines
         .get(diagnostic.line.saturating_sub(1))
-        .copied()
+        .map(String::as_str)
         .unwrap_or_default();
     let (excerpt, mark) = excerpt(diagnostic, source);
     let place = match diagnostic.path.as_str() {
@@ -127,23 +140,15 @@ fn render_one(out: &mut String, diagnostic: &Diagnostic, lines: &[&str]) {
 /// The part of the line to show, and the line of marks below it.
 fn excerpt(diagnostic: &Diagnostic, source: &str) -> (String, String) {
     let start = diagnostic.column.saturating_sub(1);
-    let mut chars: Vec<char> = source.chars().map(printable_char).collect();
+    let chars: Vec<char> = source.chars().collect();
     let width = diagnostic.width.min(chars.len().saturating_sub(start)).max(1);
-    if diagnostic.excerpt == Excerpt::Blanked {
-        chars.iter_mut().skip(start).for_each(|char| *char = '*');
-    }
-    let skipped = if start + width > EXCERPT_WIDTH_MAX {
-        start.saturating_sub(EXCERPT_LEAD)
-    } else {
-        0
-    };
-    let mut shown: String = chars.iter().skip(skipped).take(EXCERPT_WIDTH_MAX).collect();
-    if skipped > 0 {
-        shown.insert_str(0, "...");
-    }
-    let mut mark = " ".repeat(start - skipped + if skipped > 0 { 3 } else { 0 });
-    let _infallible = write!(mark, "{}", "^".repeat(width.min(EXCERPT_WIDTH_MAX)));
-    (shown, mark)
+    let is_long = start + width > EXCERPT_WIDTH_MAX;
+    let skipped = if is_long { start.saturating_sub(EXCERPT_LEAD) } else { 0 };
+    let lead = if skipped > 0 { "..." } else { "" };
+    let before = start - skipped;
+    let shown: String = chars.iter().skip(skipped).take(EXCERPT_WIDTH_MAX).collect();
+    let mark = "^".repeat(width.min(EXCERPT_WIDTH_MAX.saturating_sub(before)).max(1));
+    (format!("{lead}{shown}"), " ".repeat(lead.len() + before) + &mark)
 }
 
 /// Text from the file, safe for a terminal.
@@ -155,6 +160,10 @@ fn printable_char(char: char) -> char {
     match char {
         '\t' => ' ',
         char if char.is_control() => char::REPLACEMENT_CHARACTER,
+        // What has no width or turns the direction of writing would let a line look like another.
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
+            char::REPLACEMENT_CHARACTER
+        }
         char => char,
     }
 }

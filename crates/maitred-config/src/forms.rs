@@ -15,7 +15,7 @@ use std::fmt::Display;
 pub(crate) use address::{HostName, HostPort, Socket};
 pub(crate) use duration::TimeSpan;
 pub(crate) use moment::Moment;
-pub(crate) use names::{FigureText, HttpPath, KeyHashText, ModelPatternText};
+pub(crate) use names::{FigureText, HeaderName, HttpPath, KeyHashText, MetricName, ModelPatternText};
 pub use names::{FilePath, Name};
 pub(crate) use share::Share;
 pub(crate) use size::Size;
@@ -28,6 +28,8 @@ pub(crate) trait TextForm: Sized + Display {
     const TYPE: &'static str;
     /// A text that is right.
     const EXAMPLE: &'static str;
+    /// A regular expression that right texts match, for editors; they know nothing of the form itself.
+    const PATTERN: Option<&'static str> = None;
 
     /// Reads the text.
     fn read(text: &str) -> Result<Self, String>;
@@ -56,11 +58,15 @@ macro_rules! text_forms {
                 }
 
                 fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                    schemars::json_schema!({
+                    let mut schema = schemars::json_schema!({
                         "type": "string",
                         "format": <Self as TextForm>::FORMAT,
                         "examples": [<Self as TextForm>::EXAMPLE],
-                    })
+                    });
+                    if let Some(pattern) = <Self as TextForm>::PATTERN {
+                        schema.insert("pattern".to_owned(), pattern.into());
+                    }
+                    schema
                 }
 
                 fn inline_schema() -> bool {
@@ -91,7 +97,9 @@ text_forms!(
     KeyHashText,
     ModelPatternText,
     FigureText,
+    HeaderName,
     HostName,
+    MetricName,
 );
 
 /// One form, as the walk and the reference see it.

@@ -30,9 +30,37 @@ pub(crate) enum Kind<'a> {
     /// One of these words.
     Words(Vec<&'a str>),
     /// A group with exactly one of these options.
-    Tagged(Vec<(&'a str, &'a Value)>),
+    Tagged(Vec<Choice<'a>>),
     /// Something the configuration does not use.
     Other,
+}
+
+/// One of the options of which a group has exactly one.
+pub(crate) struct Choice<'a> {
+    /// The option's name.
+    pub(crate) tag: &'a str,
+    /// What it holds.
+    pub(crate) schema: &'a Value,
+    /// What it means.
+    pub(crate) meaning: &'a str,
+}
+
+impl<'a> Choice<'a> {
+    fn of(schema: &'a Value) -> Option<Self> {
+        let (tag, inner) = Group::of(schema)?.options.iter().next()?;
+        Some(Self {
+            tag,
+            schema: inner,
+            meaning: schema.get("description").and_then(Value::as_str).unwrap_or_default(),
+        })
+    }
+
+    /// `env: NAME`
+    fn phrase(&self) -> String {
+        let form = self.schema.get("format").and_then(Value::as_str).and_then(Form::named);
+        let word = form.and_then(|form| form.kind.rsplit(' ').next()).unwrap_or(self.tag);
+        format!("`{}: {}`", self.tag, word.to_uppercase())
+    }
 }
 
 /// A group of named options.
@@ -107,12 +135,7 @@ impl<'a> Kind<'a> {
         if !words.is_empty() {
             return Self::Words(words);
         }
-        let tagged = choices
-            .iter()
-            .filter_map(Group::of)
-            .filter_map(|group| group.options.iter().next())
-            .map(|(tag, schema)| (tag.as_str(), schema));
-        Self::Tagged(tagged.collect())
+        Self::Tagged(choices.iter().filter_map(Choice::of).collect())
     }
 
     /// What to call it in a sentence after "expected".
@@ -129,25 +152,15 @@ impl<'a> Kind<'a> {
             Self::Count(range) => range.phrase("a whole number"),
             Self::Number(range) => range.phrase("a number"),
             Self::Words(words) => listed(words.iter().copied(), "or"),
-            Self::Tagged(groups) => {
-                let forms: Vec<_> = groups.iter().map(|(tag, schema)| tagged_form(tag, schema)).collect();
-                forms.join(" or ")
-            }
+            Self::Tagged(choices) => choices.iter().map(Choice::phrase).collect::<Vec<_>>().join(" or "),
             Self::Other => "something else".to_owned(),
         }
     }
 
     /// Whether this is a reference to a secret, in whose place the secret itself may have been written.
     pub(crate) fn holds_secret(&self) -> bool {
-        matches!(self, Self::Tagged(groups) if groups.iter().any(|(_, schema)| is_secret(schema)))
+        matches!(self, Self::Tagged(choices) if choices.iter().any(|choice| is_secret(choice.schema)))
     }
-}
-
-/// `env: NAME`
-fn tagged_form(tag: &str, schema: &Value) -> String {
-    let form = schema.get("format").and_then(Value::as_str).and_then(Form::named);
-    let word = form.and_then(|form| form.kind.rsplit(' ').next()).unwrap_or(tag);
-    format!("`{tag}: {}`", word.to_uppercase())
 }
 
 /// `kind` with the article that English wants.

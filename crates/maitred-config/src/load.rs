@@ -1,7 +1,7 @@
 //! From the text of a file to settings, or to everything that is wrong with it.
 
 use crate::check::{Checker, ReadSecret};
-use crate::diagnostic::{Diagnostic, Excerpt, Region, Severity};
+use crate::diagnostic::{Diagnostic, Region, Severity};
 use crate::path::Path;
 use crate::raw;
 use crate::reference;
@@ -39,8 +39,7 @@ pub fn load(name: &str, text: &str, secrets: &ReadSecret<'_>) -> Result<Loaded, 
         Ok(None) => return Err(vec![empty(name)]),
         Err(error) => return Err(vec![broken(name, error)]),
     };
-    let schema = reference::annotated_schema();
-    let walked = walk(&schema, &tree);
+    let walked = walk(reference::annotated_schema(), &tree);
     if let Some(version) = wrong_version(&walked) {
         return Err(vec![of_finding(name, version)]);
     }
@@ -49,6 +48,9 @@ pub fn load(name: &str, text: &str, secrets: &ReadSecret<'_>) -> Result<Loaded, 
         .iter()
         .map(|finding| of_finding(name, finding))
         .collect();
+    if diagnostics.len() > DIAGNOSTICS_MAX {
+        return Err(cut(name, diagnostics));
+    }
     let raw: raw::File = match walked.rest.clone().map(serde_json::from_value) {
         Some(Ok(raw)) => raw,
         Some(Err(error)) if diagnostics.is_empty() => return Err(vec![undecodable(name, &error)]),
@@ -61,13 +63,26 @@ pub fn load(name: &str, text: &str, secrets: &ReadSecret<'_>) -> Result<Loaded, 
         .iter()
         .any(|diagnostic| diagnostic.severity == Severity::Error)
     {
-        return Err(diagnostics);
+        return Err(cut(name, diagnostics));
     }
     Ok(Loaded {
         settings,
         warnings: diagnostics,
         raw,
     })
+}
+
+/// Most diagnostics of one file; nobody reads more at one time.
+const DIAGNOSTICS_MAX: usize = 100;
+
+/// The first diagnostics, and how many there are beside them.
+fn cut(name: &str, mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let more = diagnostics.len().saturating_sub(DIAGNOSTICS_MAX);
+    if more > 0 {
+        diagnostics.truncate(DIAGNOSTICS_MAX);
+        diagnostics.push(at(name, FIRST, format!("{more} more mistakes are not shown")));
+    }
+    diagnostics
 }
 
 /// The mistake in `version`, if it is there and not 1: then nothing else about the file is known.
@@ -80,7 +95,7 @@ fn wrong_version(walked: &Walked) -> Option<&Finding> {
 
 fn of_finding(name: &str, finding: &Finding) -> Diagnostic {
     Diagnostic {
-        excerpt: finding.excerpt,
+        blank_from: finding.blank_from,
         help: finding.help.clone(),
         path: finding.path.to_string(),
         ..at(name, finding.region, finding.message.clone())
@@ -130,7 +145,7 @@ fn at(name: &str, region: Region, message: String) -> Diagnostic {
         message,
         help: None,
         width: region.width,
-        excerpt: Excerpt::Shown,
+        blank_from: None,
     }
 }
 

@@ -27,7 +27,7 @@ use word::Word;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
-    /// Version of this format; always 1.
+    /// Version of this format.
     #[schemars(range(min = 1, max = 1))]
     #[schemars(extend("x-hint" = "this maitred reads version 1"))]
     pub(crate) version: u32,

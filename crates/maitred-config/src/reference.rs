@@ -1,12 +1,14 @@
 //! The schema of the file, and the reference page that is made from it.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform as _};
 use serde_json::Value;
 
+use crate::diagnostic::listed;
 use crate::forms::Form;
 use crate::kind::{self, Kind};
 use crate::raw;
@@ -14,7 +16,7 @@ use crate::raw;
 /// The JSON schema (draft 2020-12) of the file, for editors and other tools.
 #[must_use]
 pub fn schema() -> Value {
-    let mut schema = annotated_schema();
+    let mut schema = annotated_schema().clone();
     strip(&mut schema);
     if let Some(object) = schema.as_object_mut() {
         object.insert("title".to_owned(), Value::from("maitred.yaml"));
@@ -22,8 +24,13 @@ pub fn schema() -> Value {
     schema
 }
 
-/// The schema with the annotations that the walk uses.
-pub(crate) fn annotated_schema() -> Value {
+/// The schema with the annotations that the walk uses. It is the same every time, so it is made once.
+pub(crate) fn annotated_schema() -> &'static Value {
+    static SCHEMA: LazyLock<Value> = LazyLock::new(make_schema);
+    &SCHEMA
+}
+
+fn make_schema() -> Value {
     let mut schema = SchemaSettings::draft2020_12()
         .into_generator()
         .into_root_schema_for::<raw::File>();
@@ -71,12 +78,12 @@ fn strip(schema: &mut Value) {
 pub fn reference_markdown() -> String {
     let schema = annotated_schema();
     let mut page = String::from(PREFACE);
-    let Kind::Group(top) = Kind::of(&schema, &schema) else {
+    let Kind::Group(top) = Kind::of(schema, schema) else {
         return page;
     };
     for (name, option) in top.options {
         let mut section = Section {
-            root: &schema,
+            root: schema,
             rows: Vec::new(),
             words: Vec::new(),
         };
@@ -84,7 +91,10 @@ pub fn reference_markdown() -> String {
         _ = write!(page, "\n## `{name}`\n\n");
         page.push_str("| Option | Type | Default | Meaning |\n|---|---|---|---|\n");
         section.rows.iter().for_each(|row| page.push_str(row));
-        section.words.iter().for_each(|list| page.push_str(list));
+        for (paths, list) in &section.words {
+            let paths = listed(paths.iter().map(String::as_str), "and");
+            _ = write!(page, "\nWords of {paths}:\n\n{list}");
+        }
     }
     page
 }
@@ -107,7 +117,7 @@ Secrets never stand in the file: it says in which environment variable (`env: NA
 struct Section<'a> {
     root: &'a Value,
     rows: Vec<String>,
-    words: Vec<String>,
+    words: Vec<(Vec<String>, String)>,
 }
 
 impl<'a> Section<'a> {
@@ -145,9 +155,11 @@ impl<'a> Section<'a> {
                 let inner = Kind::of(self.root, items);
                 self.below(&format!("{path}[]"), &inner);
             }
-            Kind::Tagged(groups) => {
-                for (name, option) in groups {
-                    self.option(&format!("{path}.{name}"), option, false);
+            Kind::Tagged(choices) => {
+                for choice in choices {
+                    let kind = type_text(self.root, &Kind::of(self.root, choice.schema));
+                    let row = format!("| `{path}.{}` | {kind} | — | {} |\n", choice.tag, cell(choice.meaning));
+                    self.rows.push(row);
                 }
             }
             Kind::Text(_) | Kind::Flag | Kind::Count(_) | Kind::Number(_) | Kind::Words(_) | Kind::Other => {}
@@ -163,8 +175,12 @@ impl<'a> Section<'a> {
             Some(format!("- `{word}`: {}\n", cell(meaning)))
         });
         let list: String = meanings.collect();
-        if !list.is_empty() {
-            self.words.push(format!("\nWords of `{path}`:\n\n{list}"));
+        if list.is_empty() {
+            return;
+        }
+        match self.words.iter_mut().find(|(_, known)| *known == list) {
+            Some((paths, _)) => paths.push(path.to_owned()),
+            None => self.words.push((vec![path.to_owned()], list)),
         }
     }
 }
@@ -174,7 +190,7 @@ fn type_text(root: &Value, kind: &Kind<'_>) -> String {
         Kind::Group(_) => "group".to_owned(),
         Kind::List { items, .. } => match Kind::of(root, items) {
             Kind::Group(_) => "list of groups".to_owned(),
-            inner => format!("list of {}", type_text(root, &inner)),
+            inner => format!("list of {}s", type_text(root, &inner)),
         },
         Kind::Text(Some(Form { kind, .. })) => (*kind).to_owned(),
         Kind::Tagged(_) => "reference".to_owned(),

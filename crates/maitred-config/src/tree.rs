@@ -98,6 +98,19 @@ impl Node {
         head
     }
 
+    /// The texts at the end of `keys`, in every element of the lists on the way.
+    pub(crate) fn texts(&self, keys: &[&str]) -> Vec<&str> {
+        match (&self.shape, keys) {
+            (Shape::List(items), _) => items.iter().flat_map(|item| item.texts(keys)).collect(),
+            (Shape::Map(entries), [first, rest @ ..]) => {
+                let of_key = entries.iter().filter(|entry| entry.key == *first);
+                of_key.flat_map(|entry| entry.value.texts(rest)).collect()
+            }
+            (Shape::Text(text), []) => vec![text],
+            _ => Vec::new(),
+        }
+    }
+
     /// Where a list or map begins: at its first key or element.
     fn head(&self) -> Region {
         match &self.shape {
@@ -166,6 +179,7 @@ enum Content {
 }
 
 struct Builder<'a> {
+    lines: Vec<&'a str>,
     parser: Parser<'a, StrInput<'a>>,
     open: Vec<Open>,
     anchors: BTreeMap<usize, Node>,
@@ -177,6 +191,7 @@ struct Builder<'a> {
 impl<'a> Builder<'a> {
     fn new(text: &'a str) -> Self {
         Self {
+            lines: text.lines().collect(),
             parser: Parser::new_from_str(text),
             open: Vec::new(),
             anchors: BTreeMap::new(),
@@ -203,6 +218,7 @@ impl<'a> Builder<'a> {
                 Event::DocumentStart(_) => self.document(region)?,
                 Event::Scalar(text, style, anchor, tag) => {
                     refuse_tag(tag.is_some(), region)?;
+                    let region = self.scalar_region(region, style);
                     let shape = scalar(text, style);
                     self.place(Node { region, shape }, anchor)?;
                 }
@@ -220,6 +236,20 @@ impl<'a> Builder<'a> {
             }
         }
         Ok(self.root)
+    }
+
+    /// The place of a scalar without what the parser counts to it beyond its closing quote.
+    fn scalar_region(&self, region: Region, style: ScalarStyle) -> Region {
+        let quote = match style {
+            ScalarStyle::SingleQuoted => '\'',
+            ScalarStyle::DoubleQuoted => '"',
+            ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => return region,
+        };
+        let line = self.lines.get(region.line - 1).copied().unwrap_or_default();
+        Region {
+            width: quoted_width(line.chars().skip(region.column - 1), quote).unwrap_or(region.width),
+            ..region
+        }
     }
 
     fn document(&mut self, region: Region) -> Result<(), TreeError> {
@@ -354,6 +384,23 @@ fn region(span: Span) -> Region {
         column: start.col() + 1,
         width: width.max(1),
     }
+}
+
+/// Characters of a quoted text that begins with its opening quote, if it ends in its line.
+fn quoted_width(chars: impl Iterator<Item = char>, quote: char) -> Option<usize> {
+    let mut chars = chars.enumerate().skip(1).peekable();
+    while let Some((index, char)) = chars.next() {
+        match char {
+            '\\' if quote == '"' => _ = chars.next(),
+            char if char == quote => match chars.peek() {
+                // Two single quotes stand for one.
+                Some((_, '\'')) if quote == '\'' => _ = chars.next(),
+                _ => return Some(index + 1),
+            },
+            _ => {}
+        }
+    }
+    None
 }
 
 /// What a scalar is: only a plain one can be anything but text.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::diagnostic::{Excerpt, Region, listed, near_miss};
+use crate::diagnostic::{Region, listed, near_miss};
 use crate::forms::Form;
 use crate::kind::{self, Kind};
 use crate::path::{Path, Step};
@@ -20,7 +20,8 @@ pub(crate) struct Finding {
     pub(crate) region: Region,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
-    pub(crate) excerpt: Excerpt,
+    /// As in [`crate::Diagnostic`].
+    pub(crate) blank_from: Option<usize>,
 }
 
 /// What a walk found.
@@ -108,7 +109,7 @@ impl<'a> Walker<'a> {
                 Some(Value::from(float(&node.shape)))
             }
             (Kind::Words(words), Shape::Text(text)) => self.word(schema, words, text, spot),
-            (Kind::Tagged(groups), Shape::Map(entries)) => self.tagged(schema, groups, entries, spot),
+            (Kind::Tagged(choices), Shape::Map(entries)) => self.tagged(schema, choices, entries, spot),
             _ => self.wrong_type(schema, &kind, node, spot),
         }
     }
@@ -139,7 +140,12 @@ impl<'a> Walker<'a> {
                     region: entry.key_region,
                     ..below
                 };
-                self.report(schema, &at_key, message, None);
+                self.report(
+                    schema,
+                    &at_key,
+                    message,
+                    Some("each option may be given once".to_owned()),
+                );
                 continue;
             }
             match self.value(schema, &entry.value, &below) {
@@ -186,13 +192,18 @@ impl<'a> Walker<'a> {
             region: entry.key_region,
             message: format!("unknown option `{}`{}", shortened(&entry.key), inside(path)),
             help: Some(help),
-            excerpt: Excerpt::Shown,
+            blank_from: Some(entry.key_region.column + entry.key_region.width + 1),
         });
     }
 
     fn list(&mut self, (items, min): (&'a Value, u64), nodes: &[Node], spot: &Spot) -> Option<Value> {
         if u64::try_from(nodes.len()).is_ok_and(|count| count < min) {
-            self.report(items, spot, format!("the list needs at least {min} element"), None);
+            self.report(
+                items,
+                spot,
+                format!("this list is empty; it needs at least {min} element"),
+                None,
+            );
             return None;
         }
         let mut rest = Vec::new();
@@ -235,7 +246,10 @@ impl<'a> Walker<'a> {
             guess.unwrap_or_default(),
             listed(words.iter().copied(), "and")
         );
-        let message = format!("`{}` is not one of the allowed words", shortened(text));
+        let message = match spot.path.steps().last() {
+            Some(Step::Key(name)) => format!("`{name}` cannot be `{}`", shortened(text)),
+            _ => format!("this cannot be `{}`", shortened(text)),
+        };
         self.report(schema, spot, message, Some(help));
         None
     }
@@ -243,28 +257,28 @@ impl<'a> Walker<'a> {
     fn tagged(
         &mut self,
         schema: &'a Value,
-        groups: &[(&'a str, &'a Value)],
+        choices: &[kind::Choice<'a>],
         entries: &[Entry],
         spot: &Spot,
     ) -> Option<Value> {
-        let tags = || listed(groups.iter().map(|(tag, _)| *tag), "or");
+        let tags = || listed(choices.iter().map(|choice| choice.tag), "or");
         let [entry] = entries else {
             let message = format!("exactly one of {} is needed{}", tags(), inside(&spot.path));
             self.report(schema, spot, message, None);
             return None;
         };
-        let Some((tag, inner)) = groups.iter().find(|(tag, _)| *tag == entry.key) else {
+        let Some(choice) = choices.iter().find(|choice| choice.tag == entry.key) else {
             let message = format!("unknown option `{}`{}", shortened(&entry.key), inside(&spot.path));
             self.report(schema, spot, message, Some(format!("allowed here: {}", tags())));
             return None;
         };
         let below = Spot {
-            path: spot.path.key(tag),
+            path: spot.path.key(choice.tag),
             region: entry.place(),
             need: Need::Required,
         };
-        let value = self.value(inner, &entry.value, &below)?;
-        Some(Value::Object(Map::from_iter([((*tag).to_owned(), value)])))
+        let value = self.value(choice.schema, &entry.value, &below)?;
+        Some(Value::Object(Map::from_iter([(choice.tag.to_owned(), value)])))
     }
 
     fn wrong_type(&mut self, schema: &'a Value, kind: &Kind<'a>, node: &Node, spot: &Spot) -> Option<Value> {
@@ -274,7 +288,7 @@ impl<'a> Walker<'a> {
         };
         let help = match (kind, &node.shape) {
             (Kind::Text(Some(form)), Shape::Integer(number)) => (form.refuse)(&number.to_string()),
-            (Kind::Text(None), Shape::Integer(_) | Shape::Float(_) | Shape::Bool(_)) => None,
+            (Kind::Text(Some(form)), Shape::Float(number)) => (form.refuse)(&number.to_string()),
             (Kind::List { .. }, _) => Some("put `- ` before each element, each on a line of its own".to_owned()),
             (Kind::Tagged(_), _) => Some("a secret never stands in this file, only where to find it".to_owned()),
             _ => None,
@@ -315,7 +329,7 @@ impl<'a> Walker<'a> {
             region: spot.region,
             message,
             help,
-            excerpt: if secret { Excerpt::Blanked } else { Excerpt::Shown },
+            blank_from: secret.then_some(spot.region.column),
         });
     }
 }

@@ -5,6 +5,7 @@ use maitred_types::TenantId;
 
 use super::Checker;
 use crate::diagnostic::near_miss;
+use crate::forms::{ModelPatternText, Moment};
 use crate::path::Path;
 use crate::raw;
 use crate::settings::AuthSettings;
@@ -13,7 +14,7 @@ use crate::settings::AuthSettings;
 const PEPPER_LEN_MIN: usize = 16;
 
 impl Checker<'_> {
-    pub(super) fn auth(&mut self, auth: &raw::Auth, pools: &[raw::Pool]) -> AuthSettings {
+    pub(super) fn auth(&mut self, auth: &raw::Auth) -> AuthSettings {
         if auth.keys.is_empty() && auth.anonymous.is_none() {
             self.error(
                 &Path::top("auth"),
@@ -25,6 +26,7 @@ impl Checker<'_> {
             );
         }
         let keys = Path::top("auth").key("keys");
+        let models = self.written(&["pools", "models", "name"]);
         let ids = auth.keys.iter().enumerate();
         self.unique(
             "key",
@@ -32,7 +34,7 @@ impl Checker<'_> {
         );
         for (index, key) in auth.keys.iter().enumerate() {
             self.key(key, &keys.index(index));
-            self.key_models(&key.models, pools, &keys.index(index).key("models"));
+            self.key_models(&key.models, &models, &keys.index(index).key("models"));
         }
         let hasher = self.hasher(auth.pepper.as_ref());
         AuthSettings {
@@ -74,19 +76,13 @@ impl Checker<'_> {
     }
 
     /// A pattern that no model fits grants nothing; most likely it is mistyped.
-    fn key_models(&mut self, patterns: &[crate::forms::ModelPatternText], pools: &[raw::Pool], path: &Path) {
-        let models = || {
-            pools
-                .iter()
-                .flat_map(|pool| &pool.models)
-                .map(|model| model.name.as_str())
-        };
+    fn key_models(&mut self, patterns: &[ModelPatternText], models: &[&str], path: &Path) {
         for (index, pattern) in patterns.iter().enumerate() {
             let text = pattern.to_string();
-            if models().any(|model| pattern.get().matches(model)) {
+            if models.iter().any(|model| pattern.get().matches(model)) {
                 continue;
             }
-            let help = match near_miss(&text, models()) {
+            let help = match near_miss(&text, models.iter().copied()) {
                 Some(name) => format!("did you mean `{name}`?"),
                 None => "name a model of one of `pools`, as clients name it".to_owned(),
             };
@@ -105,12 +101,12 @@ fn grant(key: &raw::Key) -> KeyGrant {
         tenant: TenantId::from(key.tenant.as_str()),
         user: key.user.as_ref().map(|user| UserId::from(user.as_str())),
         models: models(&key.models),
-        not_before: key.not_before.map(crate::forms::Moment::get),
-        expires: key.expires.map(crate::forms::Moment::get),
+        not_before: key.not_before.map(Moment::get),
+        expires: key.expires.map(Moment::get),
     }
 }
 
-fn models(patterns: &[crate::forms::ModelPatternText]) -> ModelGrant {
+fn models(patterns: &[ModelPatternText]) -> ModelGrant {
     if patterns.iter().any(|pattern| pattern.get().is_all()) {
         return ModelGrant::All;
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use maitred_engines::{CustomFigure, Engine, Figure, MetricMapping};
+use maitred_engines::{CustomFigure, Engine, Figure, LoraSpec, MetricMapping};
 use maitred_sched::{EndpointOptions, SignalSet};
 
 use crate::forms::FigureText;
@@ -57,7 +57,12 @@ pub(super) fn overlay(metrics: &raw::Metrics) -> MetricMapping {
         kv_used: figures(&metrics.kv_used),
         block_size: figures(&metrics.block_size),
         blocks: figures(&metrics.blocks),
-        lora: None,
+        lora: metrics.lora.as_ref().map(|lora| LoraSpec {
+            family: lora.family.as_str().to_owned(),
+            max_label: lora.max_label.as_str().to_owned(),
+            running_label: lora.running_label.as_str().to_owned(),
+            waiting_label: lora.waiting_label.as_str().to_owned(),
+        }),
         progress: figures(&metrics.progress),
         started: figures(&metrics.started),
         custom: custom.collect(),

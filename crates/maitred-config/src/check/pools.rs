@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use maitred_engines::MappingError;
 use maitred_sched::{
     OutlierOptions, PoolOptions, ReadinessOptions, ReckoningOptions, RetryOptions, SignalSet, StalenessOptions,
     StalenessPolicy,
@@ -49,9 +50,7 @@ impl Checker<'_> {
         self.scrape(pool, path);
         self.probes(pool, path);
         self.health(pool, path);
-        if let Err(error) = engine::overlay(&pool.metrics).check() {
-            self.error(&path.key("metrics"), error.to_string(), "remove what is too much");
-        }
+        self.metrics(&pool.metrics, &path.key("metrics"));
         let endpoints = self.endpoints(pool, path);
         let discovery = self.discovery(pool, path);
         let engines = endpoints.iter().map(|endpoint| &endpoint.engine);
@@ -61,6 +60,7 @@ impl Checker<'_> {
         PoolSettings {
             name: PoolName::from(pool.name.as_str()),
             models: pool.models.iter().map(model).collect(),
+            session_header: pool.session_header.as_str().to_owned(),
             balance: pool.balance,
             options: options(pool),
             profile: profiles.get(profile_name),
@@ -85,7 +85,9 @@ impl Checker<'_> {
             .collect();
         for (index, model) in models.iter().enumerate() {
             let Some(base) = &model.adapter_of else { continue };
-            if bases.contains(&base.as_str()) {
+            let is_in_broken_part = self.is_broken(&path.key("models"))
+                && self.written(&["pools", "models", "name"]).contains(&base.as_str());
+            if bases.contains(&base.as_str()) || is_in_broken_part {
                 continue;
             }
             let guess = near_miss(base.as_str(), bases.iter().copied()).map(|name| format!("did you mean `{name}`?\n"));
@@ -185,6 +187,20 @@ impl Checker<'_> {
         }
     }
 
+    fn metrics(&mut self, metrics: &raw::Metrics, path: &Path) {
+        let custom = metrics.custom.iter().enumerate();
+        let at = path.key("custom");
+        self.unique(
+            "custom metric",
+            custom.map(|(index, custom)| (custom.name.as_str(), at.index(index).key("name"))),
+        );
+        let mapping = engine::overlay(metrics);
+        match mapping.check() {
+            Ok(()) | Err(MappingError::DuplicateCustom(_)) => {}
+            Err(error) => self.error(path, error.to_string(), "remove what is too much"),
+        }
+    }
+
     fn probes(&mut self, pool: &raw::Pool, path: &Path) {
         let startup = path.key("startup");
         self.positive(pool.startup.interval, &startup.key("interval"));
@@ -237,6 +253,9 @@ impl Checker<'_> {
         let at = path.key("profile");
         let name = pool.profile.as_str();
         if !profiles.names().contains(&name) {
+            if self.written(&["profiles", "name"]).contains(&name) {
+                return;
+            }
             let guess = near_miss(name, profiles.names()).map(|name| format!("did you mean `{name}`?\n"));
             let known = listed(profiles.names(), "and");
             self.error(

@@ -89,7 +89,8 @@ impl Checker<'_> {
         );
         let weighted = raw.scorers.iter().map(|scorer| Weighted {
             scorer: scorer.name.0,
-            weight: scorer.weight,
+            #[expect(clippy::cast_possible_truncation, reason = "weights are small and need few digits")]
+            weight: scorer.weight as f32,
         });
         weighted.collect()
     }

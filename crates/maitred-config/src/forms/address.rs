@@ -69,18 +69,25 @@ impl TextForm for HostPort {
     fn read(text: &str) -> Result<Self, String> {
         if let Some((scheme, rest)) = text.split_once("://") {
             return Err(match scheme {
-                "http" => format!("an address has no scheme; write `{}`", rest.trim_end_matches('/')),
+                "http" => {
+                    let authority = rest.split('/').next().unwrap_or(rest);
+                    format!("an address has neither scheme nor path; write `{authority}`")
+                }
                 _ => "an address has no scheme; endpoints are spoken to in clear-text HTTP/1.1, so put TLS to an endpoint into a sidecar".to_owned(),
             });
         }
         let (host, port) = text.rsplit_once(':').ok_or("the port is missing; write `HOST:PORT`")?;
-        let port: u16 = port
-            .parse()
-            .ok()
-            .filter(|port| *port != 0 && !text.ends_with("+"))
-            .ok_or("the port is a number from 1 to 65535")?;
+        check_port(port)?;
         check_host(host)?;
         Ok(Self(format!("{host}:{port}")))
+    }
+}
+
+fn check_port(port: &str) -> Result<(), String> {
+    let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+    match port.parse::<u16>() {
+        Ok(number) if is_number && number > 0 => Ok(()),
+        _ => Err("the port is a number from 1 to 65535".to_owned()),
     }
 }
 

@@ -40,6 +40,7 @@ impl TextForm for TimeSpan {
     const FORMAT: &'static str = "maitred-duration";
     const TYPE: &'static str = "duration";
     const EXAMPLE: &'static str = "1m30s";
+    const PATTERN: Option<&'static str> = Some("^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$");
 
     fn read(text: &str) -> Result<Self, String> {
         let mut rest = text;

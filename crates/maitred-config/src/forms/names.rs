@@ -22,7 +22,16 @@ macro_rules! display_inner {
     )*};
 }
 
-display_inner!(Name, FilePath, HttpPath, FigureText, KeyHashText, ModelPatternText);
+display_inner!(
+    HeaderName,
+    MetricName,
+    Name,
+    FilePath,
+    HttpPath,
+    FigureText,
+    KeyHashText,
+    ModelPatternText
+);
 
 /// A name that the operator chooses or that a model has: printable, without spaces, at most 256 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,5 +200,66 @@ impl TextForm for ModelPatternText {
 
     fn read(text: &str) -> Result<Self, String> {
         ModelPattern::parse(text).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+/// The name of an HTTP header, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeaderName(String);
+
+impl HeaderName {
+    pub(crate) fn new(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// The name.
+    #[must_use]
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TextForm for HeaderName {
+    const FORMAT: &'static str = "maitred-header";
+    const TYPE: &'static str = "header name";
+    const EXAMPLE: &'static str = "x-session-id";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if text.is_empty() || text.len() > NAME_LEN_MAX || !text.bytes().all(is_token) {
+            return Err("a header name has letters, digits and hyphens (RFC 9110, section 5.1)".to_owned());
+        }
+        Ok(Self(text.to_ascii_lowercase()))
+    }
+}
+
+/// The name of a family of metrics or of a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MetricName(String);
+
+impl MetricName {
+    pub(crate) fn new(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// The name.
+    #[must_use]
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TextForm for MetricName {
+    const FORMAT: &'static str = "maitred-metric-name";
+    const TYPE: &'static str = "metric name";
+    const EXAMPLE: &'static str = "vllm:lora_requests_info";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let is_right = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';
+        let starts_with_digit = text.starts_with(|char: char| char.is_ascii_digit());
+        if text.is_empty() || text.len() > NAME_LEN_MAX || starts_with_digit || !text.bytes().all(is_right) {
+            return Err("a metric name has letters, digits, `_` and `:`, and does not begin with a digit".to_owned());
+        }
+        Ok(Self(text.to_owned()))
     }
 }

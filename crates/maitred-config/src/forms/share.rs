@@ -24,6 +24,7 @@ impl TextForm for Share {
     const FORMAT: &'static str = "maitred-share";
     const TYPE: &'static str = "share";
     const EXAMPLE: &'static str = "20%";
+    const PATTERN: Option<&'static str> = Some("^[0-9]+([.][0-9]+)?%$");
 
     fn read(text: &str) -> Result<Self, String> {
         let form = || "a share is a number from 0 to 100 followed by `%`, such as `20%`".to_owned();

@@ -28,6 +28,7 @@ impl TextForm for Size {
     const FORMAT: &'static str = "maitred-size";
     const TYPE: &'static str = "size";
     const EXAMPLE: &'static str = "32MiB";
+    const PATTERN: Option<&'static str> = Some("^[0-9]+(B|KiB|MiB|GiB)$");
 
     fn read(text: &str) -> Result<Self, String> {
         let form = || "a size is a whole number with the unit `B`, `KiB`, `MiB` or `GiB`, such as `32MiB`".to_owned();

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Ejection, Readiness, Reckoning, Retry, SecretRef, Startup, Word};
-use crate::forms::{FigureText, HostName, HostPort, HttpPath, Name, TimeSpan};
+use crate::forms::{FigureText, HeaderName, HostName, HostPort, HttpPath, MetricName, Name, TimeSpan};
 
 /// Endpoints that serve the same models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +30,9 @@ pub(crate) struct Pool {
     /// `least-request` or `round-robin`.
     #[serde(default = "default_profile")]
     pub(crate) profile: Name,
+    /// The header whose value names a call's session, for the scorer `session-affinity`.
+    #[serde(default = "session_header")]
+    pub(crate) session_header: HeaderName,
     /// What is balanced.
     #[serde(default)]
     pub(crate) balance: Balance,
@@ -80,6 +83,10 @@ pub(crate) struct Pool {
 
 fn default_profile() -> Name {
     Name::new(super::profiles::DEFAULT)
+}
+
+fn session_header() -> HeaderName {
+    HeaderName::new("x-session-id")
 }
 
 fn max_in_flight() -> u32 {
@@ -225,6 +232,9 @@ pub(crate) struct Metrics {
     /// Blocks of the KV cache.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) blocks: Vec<FigureText>,
+    /// The family that tells which LoRA adapters run and wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lora: Option<LoraMetric>,
     /// Counters that only grow while the engine works; all that the page has are added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) progress: Vec<FigureText>,
@@ -234,6 +244,36 @@ pub(crate) struct Metrics {
     /// Further figures, shown on the gateway's own metrics page.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) custom: Vec<CustomMetric>,
+}
+
+/// A family that tells which LoRA adapters run and wait: a gauge whose value is a time and whose labels hold the names. The
+/// series with the largest value counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoraMetric {
+    /// The family.
+    pub(crate) family: MetricName,
+    /// The label with the number of adapters that may run at once.
+    #[serde(default = "max_label")]
+    pub(crate) max_label: MetricName,
+    /// The label with the adapters that run, separated by commas.
+    #[serde(default = "running_label")]
+    pub(crate) running_label: MetricName,
+    /// The label with the adapters that wait, separated by commas.
+    #[serde(default = "waiting_label")]
+    pub(crate) waiting_label: MetricName,
+}
+
+fn max_label() -> MetricName {
+    MetricName::new("max_lora")
+}
+
+fn running_label() -> MetricName {
+    MetricName::new("running_lora_adapters")
+}
+
+fn waiting_label() -> MetricName {
+    MetricName::new("waiting_lora_adapters")
 }
 
 /// A figure of the operator's own.

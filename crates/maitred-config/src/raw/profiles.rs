@@ -31,7 +31,7 @@ pub(crate) struct Profile {
     /// Scorers, each once.
     #[serde(default)]
     pub(crate) scorers: Vec<UsedScorer>,
-    /// The picker.
+    /// How one of the candidates is taken.
     #[schemars(extend("x-hint" = "a profile has exactly one picker"))]
     pub(crate) picker: Word<Picker>,
 }
@@ -41,7 +41,7 @@ impl Profile {
     pub(crate) fn of(name: &str, profile: &maitred_sched::Profile) -> Self {
         let scorers = profile.scorers().iter().map(|weighted| UsedScorer {
             name: Word(weighted.scorer),
-            weight: weighted.weight,
+            weight: f64::from(weighted.weight),
         });
         // The limit of a filter is part of its name's default here: built-in profiles change none.
         let filters = profile.filters().iter().map(|filter| UsedFilter {
@@ -78,9 +78,9 @@ pub(crate) struct UsedScorer {
     /// How much it counts, compared with the others.
     #[serde(default = "weight")]
     #[schemars(range(min = 0.0, max = 1_000.0))]
-    pub(crate) weight: f32,
+    pub(crate) weight: f64,
 }
 
-fn weight() -> f32 {
-    Scorer::DEFAULT_WEIGHT
+fn weight() -> f64 {
+    f64::from(Scorer::DEFAULT_WEIGHT)
 }

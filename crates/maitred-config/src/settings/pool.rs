@@ -21,6 +21,8 @@ pub struct PoolSettings {
     pub endpoints: Vec<EndpointSettings>,
     /// The endpoints that DNS names.
     pub discovery: Option<Discovery>,
+    /// The header that names a call's session, in lower case.
+    pub session_header: String,
     /// What is balanced.
     pub balance: Balance,
     /// The options of the pool's scheduler.
