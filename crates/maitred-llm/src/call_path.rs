@@ -222,6 +222,15 @@ impl<'a> CallPath<'a> {
     }
 }
 
+/// The dialect in which to answer at `path`, also when the path is refused.
+#[must_use]
+pub fn dialect_of(path: &str) -> Dialect {
+    match path.strip_prefix("/v1/messages") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => Dialect::Anthropic,
+        _ => Dialect::OpenAi,
+    }
+}
+
 /// The characters of a path segment (RFC 3986, section 3.3) and `%`; no dot segments, none empty.
 fn check_segments(rest: &str) -> Result<(), PathError> {
     for segment in rest.split('/') {

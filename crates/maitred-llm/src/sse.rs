@@ -53,6 +53,17 @@ impl Event {
         self.raw
     }
 
+    /// The bytes, to be relayed, with the blank line that an incomplete event lacks. Use it for a last event that turned out to be
+    /// whole, such as a `[DONE]` without a blank line after it.
+    #[must_use]
+    pub fn into_closed(self) -> Bytes {
+        if self.is_complete {
+            return self.raw;
+        }
+        let end: &[u8] = if self.raw.ends_with(b"\n") { b"\n" } else { b"\n\n" };
+        Bytes::from([&self.raw, end].concat())
+    }
+
     /// What the event says; `None` when it has no `data` line at all, as comments that keep a connection alive.
     #[must_use]
     pub fn data(&self) -> Option<&[u8]> {
@@ -269,8 +280,8 @@ fn parse(raw: Bytes, start: usize) -> Event {
     let mut name = None;
     let mut at = start;
     while at < raw.len() {
-        let (line, next) = line_at(&raw, at);
-        at = next;
+        let line = line_at(&raw, at);
+        at = line.end + 1;
         match field(&raw, line) {
             Some((b"data", value)) => data.add(&raw, value),
             Some((b"event", value)) => name = Some(value),
@@ -285,21 +296,18 @@ fn parse(raw: Bytes, start: usize) -> Event {
     }
 }
 
-/// The line that begins at `at`, without its end, and where the next begins.
-fn line_at(raw: &[u8], at: usize) -> (Span, usize) {
+/// The line that begins at `at`, without its end. Of a CRLF the CR is the end, and the LF is taken for an empty line, which says
+/// nothing inside an event.
+fn line_at(raw: &[u8], at: usize) -> Span {
     let rest = raw.get(at..).unwrap_or_default();
-    let Some(offset) = memchr2(b'\n', b'\r', rest) else {
-        return (Span::new(at, raw.len()), raw.len());
-    };
-    let end = at + offset;
-    let is_crlf = rest.get(offset..offset + 2) == Some(b"\r\n");
-    (Span::new(at, end), end + 1 + usize::from(is_crlf))
+    let len = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+    Span::new(at, at + len)
 }
 
 /// The name of a line's field and where its value lies. A comment has an empty name; a line without a colon is all name.
 fn field(raw: &[u8], line: Span) -> Option<(&[u8], Span)> {
     let text = raw.get(line.range())?;
-    // The fields that matter have short names, so a colon far away belongs to something else.
+    // The fields that matter have short names, so a colon farther on is of no interest.
     let colon = text.iter().take(8).position(|&byte| byte == b':');
     let Some(colon) = colon else {
         return Some((text, Span::at(line.end)));

@@ -101,3 +101,17 @@ fn each_kind_says_how_it_may_be_called() {
     assert_eq!(CallKind::CountTokens.dialect(), Dialect::Anthropic);
     assert_eq!(CallKind::Other.dialect(), Dialect::OpenAi);
 }
+
+#[test]
+fn refusals_have_a_dialect_too() {
+    let check = |path: &str, dialect: Dialect| assert_eq!(dialect_of(path), dialect, "{path}");
+    check("/v1/messages", Dialect::Anthropic);
+    check("/v1/messages/batches", Dialect::Anthropic);
+    check("/v1/messages/../x", Dialect::Anthropic);
+    check("/v1/messages-2", Dialect::OpenAi);
+    check("/v1/chat/completions", Dialect::OpenAi);
+    check("", Dialect::OpenAi);
+    for (path, kind) in [("/v1/messages", CallKind::Messages), ("/v1/models", CallKind::Models)] {
+        assert_eq!(dialect_of(path), kind.dialect());
+    }
+}

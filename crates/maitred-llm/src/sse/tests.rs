@@ -74,6 +74,36 @@ fn an_event_without_its_blank_line_is_marked() {
 }
 
 #[test]
+fn an_event_can_be_closed() {
+    let check = |stream: &str, closed: &str| {
+        let event = read_all(stream).pop().unwrap();
+        let data = event.data().map(<[u8]>::to_vec);
+        let bytes = event.into_closed();
+        assert_eq!(bytes, closed, "{stream:?}");
+        let again = read_all(str::from_utf8(&bytes).unwrap());
+        assert_eq!(again.len(), 1);
+        assert!(again[0].is_complete());
+        assert_eq!(again[0].data().map(<[u8]>::to_vec), data);
+    };
+    check("data: [DONE]\n\n", "data: [DONE]\n\n");
+    check("data: [DONE]\n", "data: [DONE]\n\n");
+    check("data: [DONE]", "data: [DONE]\n\n");
+    check("data: [DONE]\r\n", "data: [DONE]\r\n\n");
+    check("data: [DONE]\r", "data: [DONE]\r\n\n");
+}
+
+#[test]
+fn an_event_of_a_mebibyte_is_read() {
+    let event = format!("data: {}\n\n", "x".repeat(MAX_EVENT - 8));
+    let mut reader = Reader::default();
+    for piece in event.as_bytes().chunks(16 << 10) {
+        assert_eq!(reader.next_event(), Ok(None));
+        reader.feed(Bytes::copy_from_slice(piece));
+    }
+    assert_eq!(reader.next_event().unwrap().unwrap().into_raw(), event);
+}
+
+#[test]
 fn whole_events_are_slices_of_the_chunk() {
     let chunk = Bytes::from("data: a\n\nevent: x\ndata: b\n\n".to_owned());
     let mut reader = Reader::default();
