@@ -135,13 +135,14 @@ impl Endpoint {
         };
         let core = Arc::new(Core::new(&args.profile, &options, pace));
         core.patch_faults(&args.fault);
-        let port = Port::take(args.listen)?;
+        let at_first = gate(&args, &core);
+        let port = Port::take(args.listen, at_first)?;
         let address = port.address();
-        let admin_port = args.admin.map(Port::take).transpose()?;
+        let admin_port = args.admin.map(|admin| Port::take(admin, Gate::Open)).transpose()?;
         let admin = admin_port.as_ref().map(Port::address);
 
         let (commands, received) = mpsc::channel(MAX_COMMANDS);
-        let (gate, gate_seen) = watch::channel(Gate::Shut);
+        let (gate, gate_seen) = watch::channel(at_first);
         let (connections, tasks) = (Tasks::new(), Tasks::new());
         let face = Arc::new(face(&args, &core));
         tasks.spawn_until_stop(Arc::clone(&core).drive());
@@ -176,7 +177,6 @@ impl Endpoint {
         let load_time = self.core.on_the_wall(self.args.load_time);
         let loaded = tokio::time::sleep(load_time);
         tokio::pin!(loaded);
-        self.regate();
         loop {
             let is_loading = self.life() == Life::Loading;
             let command = tokio::select! {
@@ -211,9 +211,7 @@ impl Endpoint {
 
     /// Opens or shuts the port, as life and faults want it.
     fn regate(&self) {
-        let (life, refuses) = self.core.with(|state| (state.life, state.faults.refuse));
-        let is_hidden = life == Life::Loading && self.args.load_mode == LoadMode::ClosedPort;
-        let gate = if refuses || is_hidden { Gate::Shut } else { Gate::Open };
+        let gate = gate(&self.args, &self.core);
         self.gate
             .send_if_modified(|before| std::mem::replace(before, gate) != gate);
     }
@@ -257,6 +255,13 @@ impl Endpoint {
         tokio::time::sleep(lingers).await;
         Ending::Died
     }
+}
+
+/// Whether connections are taken, as life and faults want it.
+fn gate(args: &EngineArgs, core: &Core) -> Gate {
+    let (life, refuses) = core.with(|state| (state.life, state.faults.refuse));
+    let is_hidden = life == Life::Loading && args.load_mode == LoadMode::ClosedPort;
+    if refuses || is_hidden { Gate::Shut } else { Gate::Open }
 }
 
 fn face(args: &EngineArgs, core: &Arc<Core>) -> Face {

@@ -124,7 +124,9 @@ impl FaultPatch {
     /// # Errors
     /// Says what is wrong with it.
     pub(super) fn from_json(body: &[u8]) -> anyhow::Result<Self> {
-        let patch: Self = serde_json::from_slice(body)?;
+        // By way of a map, since a list would do for a struct otherwise.
+        let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body)?;
+        let patch: Self = serde_json::from_value(object.into())?;
         patch.check()?;
         Ok(patch)
     }

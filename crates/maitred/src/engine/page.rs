@@ -119,6 +119,3 @@ impl Source<'_> {
 trait Dates: Fn(Time) -> f64 {}
 
 impl<F: Fn(Time) -> f64> Dates for F {}
-
-#[cfg(test)]
-mod tests;

@@ -294,6 +294,11 @@ fn validation(engine: Engine, api: Option<Api>, complaints: &[Said]) -> Row {
             let field = location.trim_start_matches('.');
             return Row::new(400, "invalid_request_error", format!("{field}: {text}"), None);
         }
+        let is_media_type = complaints.iter().any(|([kind, ..], _)| kind == "value_error");
+        if is_media_type {
+            message.push_str(&format!(" [{}]", lines.join(", ")));
+            return Row::new(400, "Bad Request", message, None);
+        }
         // The engine lets its own file paths out.
         message.push_str(&format!(
             "\n\n  File \"/opt/sglang/lib/python3.11/site-packages/sglang/srt/entrypoints/http_server.py\", line 1870, \

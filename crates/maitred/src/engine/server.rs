@@ -34,21 +34,31 @@ pub(super) enum Gate {
 #[derive(Debug)]
 pub(super) struct Port {
     address: SocketAddr,
-    held: Option<TcpSocket>,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    Bound(TcpSocket),
+    Listening(TcpListener),
+    /// Somebody else was faster while it changed hands; connections go there, which is as good as refused.
+    Lost,
 }
 
 impl Port {
-    /// Takes a port.
+    /// Takes a port, and listens there at once if the gate is open, so that whoever hears of it can connect.
     ///
     /// # Errors
     /// When somebody else has it.
-    pub(super) fn take(address: SocketAddr) -> anyhow::Result<Self> {
-        let socket = bind(address).with_context(|| format!("cannot take {address}"))?;
+    pub(super) fn take(address: SocketAddr, gate: Gate) -> anyhow::Result<Self> {
+        let cannot = || format!("cannot take {address}");
+        let socket = bind(address).with_context(cannot)?;
         let address = socket.local_addr()?;
-        Ok(Self {
-            address,
-            held: Some(socket),
-        })
+        let held = match gate {
+            Gate::Open => Held::Listening(socket.listen(BACKLOG).with_context(cannot)?),
+            Gate::Shut => Held::Bound(socket),
+        };
+        Ok(Self { address, held })
     }
 
     /// Where it is.
@@ -57,16 +67,15 @@ impl Port {
     }
 
     fn listen(&mut self) -> std::io::Result<TcpListener> {
-        let socket = match self.held.take() {
-            Some(socket) => socket,
-            None => bind(self.address)?,
-        };
-        socket.listen(BACKLOG)
+        match std::mem::replace(&mut self.held, Held::Lost) {
+            Held::Bound(socket) => socket.listen(BACKLOG),
+            Held::Listening(listener) => Ok(listener),
+            Held::Lost => bind(self.address)?.listen(BACKLOG),
+        }
     }
 
     fn hold(&mut self) {
-        // Should somebody have been faster, connections go there, which is as good as refused.
-        self.held = bind(self.address).ok();
+        self.held = bind(self.address).map_or(Held::Lost, Held::Bound);
     }
 }
 

@@ -47,19 +47,18 @@ pub(super) fn write(page: &mut Page, source: &Source<'_>) {
         page.series("sglang:realtime_tokens_total", &labels, tokens as f64);
     }
     let all = &stats.histograms;
+    let streamed = "engine_type=\"unified\",is_streaming=\"true\"";
+    let bare = "engine_type=\"unified\"";
     let rows = [
-        ("sglang:time_to_first_token_seconds", &all.first_token),
-        ("sglang:e2e_request_latency_seconds", &all.end_to_end),
-        ("sglang:inter_token_latency_seconds", &all.between_tokens),
+        ("sglang:time_to_first_token_seconds", streamed, &all.first_token),
+        ("sglang:e2e_request_latency_seconds", streamed, &all.end_to_end),
+        ("sglang:inter_token_latency_seconds", bare, &all.between_tokens),
     ];
-    for (family, histogram) in rows {
-        let labels = (
-            "engine_type=\"unified\",is_streaming=\"true\"",
-            format!("model_name=\"{model}\""),
-        );
+    let name = format!("model_name=\"{model}\"");
+    for (family, before, histogram) in rows {
         page.histogram(
             family,
-            (labels.0, &labels.1),
+            (before, &name),
             histogram,
             "Observed since the start, in the engine's time.",
         );
