@@ -124,17 +124,18 @@ fn scalar<'a>(
     expected: &'static str,
     wanted: fn(&[u8]) -> bool,
 ) -> Result<&'a [u8], BodyError> {
-    let span = cursor.value(DEPTH_OF_MEMBERS + 1)?;
-    let raw = cursor.raw(span);
-    if wanted(raw) {
-        Ok(raw)
-    } else {
-        Err(BodyError::Field {
-            field,
-            at: span.start,
-            expected,
-        })
+    let first = cursor.peek();
+    let wrong = BodyError::Field {
+        field,
+        at: cursor.at(),
+        expected,
+    };
+    if matches!(first, Some(b'{' | b'[')) {
+        return Err(wrong);
     }
+    let span = value(cursor)?;
+    let raw = cursor.raw(span);
+    if wanted(raw) { Ok(raw) } else { Err(wrong) }
 }
 
 fn flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Option<bool>, BodyError> {

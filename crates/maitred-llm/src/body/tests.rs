@@ -12,7 +12,7 @@ fn read(body: impl AsRef<[u8]>) -> Result<BodyView, BodyError> {
 #[test]
 fn the_members_are_found_wherever_they_stand() {
     let body = r#" {"x":{"model":"no","stream":false},"messages" : [ {"a":"\"model\""} ],
-        "max_tokens":12,"max_completion_tokens":7,"n":2,"user":"u\u0031","stream":true,"model":"tiny",
+        "max_tokens":7,"max_completion_tokens":12,"n":2,"user":"u\u0031","stream":true,"model":"tiny",
         "tools":[],"prompt":"p","input":[1],"system":"s" } "#;
     let view = read(body).unwrap();
     assert_eq!(view.model(), Some("tiny"));
