@@ -41,7 +41,9 @@ pub async fn serve(
     console: Console,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    axum::serve(listener, router(console)).with_graceful_shutdown(stop).await
+    axum::serve(listener, router(console))
+        .with_graceful_shutdown(stop)
+        .await
 }
 
 fn router(console: Console) -> Router {
@@ -51,7 +53,12 @@ fn router(console: Console) -> Router {
         .route("/readyz", get(ready))
         .route("/endpoints", get(endpoints))
         .route("/pools/{pool}/endpoints/{address}/drain", post(drain))
-        .fallback(|| async { (StatusCode::NOT_FOUND, problem("there is no such page; see docs/operating.md")) })
+        .fallback(|| async {
+            (
+                StatusCode::NOT_FOUND,
+                problem("there is no such page; see docs/operating.md"),
+            )
+        })
         .layer(middleware::from_fn(refuse_pages))
         .with_state(console)
 }
@@ -74,10 +81,16 @@ async fn refuse_pages(request: Request, next: Next) -> Response {
 fn names_this_machine(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(HOST) else { return true };
     let Ok(host) = host.to_str() else { return false };
-    let name = host.rsplit_once(':').map_or(host, |(name, port)| if port.ends_with(']') { host } else { name });
+    let name = host
+        .rsplit_once(':')
+        .map_or(host, |(name, port)| if port.ends_with(']') { host } else { name });
     name.eq_ignore_ascii_case("localhost")
         || host.parse::<SocketAddr>().is_ok()
-        || name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>().is_ok()
+        || name
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse::<std::net::IpAddr>()
+            .is_ok()
 }
 
 async fn metrics(State(console): State<Console>) -> impl IntoResponse {
@@ -90,7 +103,11 @@ async fn ready(State(console): State<Console>) -> (StatusCode, Json<serde_json::
     let not_ready: Vec<_> = runtime.pools_not_ready().iter().map(ToString::to_string).collect();
     let pools = runtime.snapshot().settings().pools.len();
     let is_ready = !runtime.is_draining() && not_ready.len() < pools;
-    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if is_ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     let body = json!({ "ready": is_ready, "draining": runtime.is_draining(), "pools_not_ready": not_ready });
     (status, Json(body))
 }
@@ -106,7 +123,10 @@ async fn drain(
     if console.runtime.drain_endpoint(&pool, &address) {
         (StatusCode::ACCEPTED, Json(json!({ "draining": address })))
     } else {
-        (StatusCode::NOT_FOUND, problem("no such endpoint in that pool; GET /endpoints lists them"))
+        (
+            StatusCode::NOT_FOUND,
+            problem("no such endpoint in that pool; GET /endpoints lists them"),
+        )
     }
 }
 

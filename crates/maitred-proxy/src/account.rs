@@ -167,7 +167,10 @@ impl Account {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             FaultKind::MethodNotAllowed => {
-                if let Some(allowed) = fault.allow.and_then(|allowed| HeaderValue::from_str(&allowed.join(", ")).ok()) {
+                if let Some(allowed) = fault
+                    .allow
+                    .and_then(|allowed| HeaderValue::from_str(&allowed.join(", ")).ok())
+                {
                     headers.insert(ALLOW, allowed);
                 }
             }
@@ -182,7 +185,12 @@ impl Account {
     }
 
     /// Answers with bytes that are known in full, and closes.
-    pub(crate) fn answer(mut self: Box<Self>, status: StatusCode, mut headers: HeaderMap, body: Bytes) -> Response<ClientBody> {
+    pub(crate) fn answer(
+        mut self: Box<Self>,
+        status: StatusCode,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Response<ClientBody> {
         self.stamp(&mut headers);
         self.status = status.as_u16();
         self.response_bytes = body.len() as u64;

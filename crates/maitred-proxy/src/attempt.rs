@@ -40,6 +40,9 @@ pub(crate) struct Call {
     pub(crate) input: TokenCount,
     pub(crate) output: TokenCount,
     pub(crate) session: Option<u64>,
+    /// Most attempts, the first included.
+    pub(crate) attempts: u32,
+    pub(crate) balance: Balance,
     pub(crate) timeouts: Timeouts,
     pub(crate) event_max: usize,
     pub(crate) deadline: Time,
@@ -66,7 +69,10 @@ struct Failed {
 
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
-        Self { failure, may_move: true }
+        Self {
+            failure,
+            may_move: true,
+        }
     }
 }
 
@@ -77,12 +83,15 @@ fn failed(fault: Fault, end: LeaseEnd) -> Failed {
 /// Tries until there is a good beginning. The fault returned is the first one: it explains the most.
 pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fault> {
     let pool = &call.route.pool;
-    let settings = pool.settings();
-    let is_pinned = settings.balance == Balance::Connection;
+    let is_pinned = call.balance == Balance::Connection;
     let mut tried: SmallVec<[EndpointId; 4]> = SmallVec::new();
     let mut first: Option<Fault> = None;
     loop {
-        let pinned = if is_pinned { account.client.pins.get(pool.name()) } else { None };
+        let pinned = if is_pinned {
+            account.client.pins.get(pool.name())
+        } else {
+            None
+        };
         let ask = Ask {
             model: call.route.served_as.as_str(),
             adapter: call.route.adapter(),
@@ -101,15 +110,22 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
         }
         tried.push(booking.endpoint());
         account.begin_attempt(booking);
-        let Failed { failure: Failure { fault, end }, may_move } = match attempt(account, call).await {
+        let Failed {
+            failure: Failure { fault, end },
+            may_move,
+        } = match attempt(account, call).await {
             Ok(answer) => return Ok(answer),
             Err(failed) => failed,
         };
         account.end_attempt(end, fault.retry_after);
-        tracing::debug!(fault = fault.kind.label(), detail = fault.detail.as_deref(), "an attempt failed");
+        tracing::debug!(
+            fault = fault.kind.label(),
+            detail = fault.detail.as_deref(),
+            "an attempt failed"
+        );
         let kind = fault.kind;
         let first = first.get_or_insert(fault);
-        if !may_move || account.attempts() >= settings.attempts || account.now() >= call.deadline {
+        if !may_move || account.attempts() >= call.attempts || account.now() >= call.deadline {
             return Err(first.clone());
         }
         pool.retried(kind);
@@ -124,7 +140,10 @@ fn no_way_left(first: Option<Fault>, no_place: &maitred_runtime::NoPlace) -> Fau
             _ => "no model server of this pool can take calls now",
         };
         let fault = Fault::new(no_place.fault, message).with_detail(no_place.to_string());
-        return Fault { retry_after: no_place.retry_after, ..fault };
+        return Fault {
+            retry_after: no_place.retry_after,
+            ..fault
+        };
     };
     let detail = first.detail.take().unwrap_or_default();
     first.detail = Some(format!("{detail}; no further attempt: {no_place}"));
@@ -137,9 +156,10 @@ async fn attempt(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
     let at = account.gate.clock.instant(limit);
     match tokio::time::timeout_at(at, begin(account, call)).await {
         Ok(answer) => answer,
-        Err(_elapsed) if limit == call.deadline => {
-            Err(failed(Fault::new(FaultKind::CallTimeout, "the call's time is up"), LeaseEnd::Failure))
-        }
+        Err(_elapsed) if limit == call.deadline => Err(failed(
+            Fault::new(FaultKind::CallTimeout, "the call's time is up"),
+            LeaseEnd::Failure,
+        )),
         Err(_elapsed) => Err(failed(
             Fault::new(FaultKind::FirstTokenTimeout, "the model server gave no output in time"),
             LeaseEnd::Failure,
@@ -155,13 +175,19 @@ async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
         content_type: text(&head.headers, CONTENT_TYPE),
         retry_after: text(&head.headers, RETRY_AFTER),
     };
-    let engine = account.booking().map(maitred_runtime::Booking::engine).unwrap_or_default();
+    let engine = account
+        .booking()
+        .map(maitred_runtime::Booking::engine)
+        .unwrap_or_default();
     match judge_head(&plain) {
         HeadVerdict::Relay if plain.is_event_stream() => {
-            let stream =
-                EventStream::new((link, incoming), engine, call.kind, call.usage_ask, call.event_max);
+            let stream = EventStream::new((link, incoming), engine, call.kind, call.usage_ask, call.event_max);
             let stream = first_output(stream).await?;
-            Ok(Answer::Stream(head.status, headers::for_client(&head.headers), Box::new(stream)))
+            Ok(Answer::Stream(
+                head.status,
+                headers::for_client(&head.headers),
+                Box::new(stream),
+            ))
         }
         HeadVerdict::Relay => {
             let answer = whole_or_begun(account, call, (link, incoming), plain.is_json()).await?;
@@ -199,7 +225,10 @@ async fn park(account: &Account, link: Link) {
 /// same endpoint.
 async fn exchange(account: &Account, call: &Call) -> Result<(Link, Response<Incoming>), Failed> {
     let Some(booking) = account.booking() else {
-        return Err(failed(Fault::new(FaultKind::Internal, "no endpoint is booked"), LeaseEnd::Failure));
+        return Err(failed(
+            Fault::new(FaultKind::Internal, "no endpoint is booked"),
+            LeaseEnd::Failure,
+        ));
     };
     let address = booking.address();
     let credential = booking.credential();
@@ -282,7 +311,11 @@ async fn whole_or_begun(
 fn usage(body: &[u8], call: &Call) -> Option<Usage> {
     let mut tap = AnswerTap::new();
     tap.feed(body);
-    if call.kind.is_inference() { Some(tap.usage(call.input)) } else { tap.reported() }
+    if call.kind.is_inference() {
+        Some(tap.usage(call.input))
+    } else {
+        tap.reported()
+    }
 }
 
 fn judge_whole(body: &[u8]) -> Result<(), Failed> {
@@ -292,9 +325,10 @@ fn judge_whole(body: &[u8]) -> Result<(), Failed> {
             Fault::new(FaultKind::UpstreamAborted, "the model server aborted the answer"),
             LeaseEnd::Draining,
         )),
-        BodyVerdict::Empty | BodyVerdict::Malformed => {
-            Err(failed(Fault::new(FaultKind::UpstreamMalformed, "the model server's answer is no answer"), LeaseEnd::Failure))
-        }
+        BodyVerdict::Empty | BodyVerdict::Malformed => Err(failed(
+            Fault::new(FaultKind::UpstreamMalformed, "the model server's answer is no answer"),
+            LeaseEnd::Failure,
+        )),
         BodyVerdict::Error(error) => {
             let fault = Fault::new(FaultKind::UpstreamError, "the model server failed while answering");
             Err(failed(fault.with_detail(error.message), LeaseEnd::Failure))
@@ -322,17 +356,31 @@ async fn refusal(
     let broken = |kind, message: &'static str, end| failed(Fault::new(kind, message).with_detail(detail.clone()), end);
     match judge_refusal(engine, plain, &error) {
         HeadVerdict::ClientError | HeadVerdict::UnknownPath | HeadVerdict::Relay | HeadVerdict::NotFound => {
-            Ok(Answer::Whole(head.status, headers::for_client(&head.headers), in_dialect(account, body, plain.status, &error)))
+            Ok(Answer::Whole(
+                head.status,
+                headers::for_client(&head.headers),
+                in_dialect(account, body, plain.status, &error),
+            ))
         }
         HeadVerdict::Overload { retry_after } => {
-            let mut failed = broken(FaultKind::UpstreamOverloaded, "every model server tried has too much to do", LeaseEnd::Overload);
+            let mut failed = broken(
+                FaultKind::UpstreamOverloaded,
+                "every model server tried has too much to do",
+                LeaseEnd::Overload,
+            );
             failed.failure.fault.retry_after = retry_after;
             Err(failed)
         }
-        HeadVerdict::ModelGone => {
-            Err(broken(FaultKind::UpstreamError, "the model server does not serve the model it should", LeaseEnd::Failure))
-        }
-        HeadVerdict::ServerError => Err(broken(FaultKind::UpstreamError, "the model server failed", LeaseEnd::Failure)),
+        HeadVerdict::ModelGone => Err(broken(
+            FaultKind::UpstreamError,
+            "the model server does not serve the model it should",
+            LeaseEnd::Failure,
+        )),
+        HeadVerdict::ServerError => Err(broken(
+            FaultKind::UpstreamError,
+            "the model server failed",
+            LeaseEnd::Failure,
+        )),
         HeadVerdict::RefusedCredential => {
             tracing::error!(endpoint = ?account.endpoint_id(), "the endpoint refuses the gateway's own credential");
             let failed = broken(
@@ -340,7 +388,10 @@ async fn refusal(
                 "the model server refuses the gateway's credential; the operator must look at it",
                 LeaseEnd::Failure,
             );
-            Err(Failed { may_move: false, ..failed })
+            Err(Failed {
+                may_move: false,
+                ..failed
+            })
         }
     }
 }
@@ -350,7 +401,12 @@ fn in_dialect(account: &Account, body: Bytes, status: u16, error: &UpstreamError
     let is_own = match error.form {
         ErrorForm::OpenAi => account.dialect == Dialect::OpenAi,
         ErrorForm::Anthropic => account.dialect == Dialect::Anthropic,
-        ErrorForm::Flat | ErrorForm::Text | ErrorForm::Framework | ErrorForm::Html | ErrorForm::Plain | ErrorForm::Empty => false,
+        ErrorForm::Flat
+        | ErrorForm::Text
+        | ErrorForm::Framework
+        | ErrorForm::Html
+        | ErrorForm::Plain
+        | ErrorForm::Empty => false,
     };
     if is_own {
         return body;

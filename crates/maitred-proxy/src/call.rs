@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use maitred_config::PoolSettings;
 use maitred_llm::{BodyError, BodyView, CallKind, Edits, ModelsPage, UsageAsk, estimate_tokens, model_entry, scan};
 use maitred_runtime::{Principal, Route, Snapshot, session_hash};
 use maitred_types::{FaultKind, TokenCount};
@@ -47,7 +48,10 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let runtime = Arc::clone(&account.gate.runtime);
     let snapshot = runtime.snapshot();
     if runtime.is_draining() {
-        return Err(Fault::new(FaultKind::Draining, "this gateway is shutting down; try again"));
+        return Err(Fault::new(
+            FaultKind::Draining,
+            "this gateway is shutting down; try again",
+        ));
     }
     // The path comes first, since it says in which dialect all further errors are told.
     let path = intake::path(&request)?;
@@ -66,14 +70,21 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let body = intake::read_body(&head.headers, body, settings.limits.body, settings.timeouts.total).await?;
     account.request_bytes = body.len() as u64;
     // Reading the body says which model is meant; only then is it known where the call can go.
-    let view = if is_json { Some(scan(&body).map_err(|error| unreadable(&error))?) } else { None };
+    let view = if is_json {
+        Some(scan(&body).map_err(|error| unreadable(&error))?)
+    } else {
+        None
+    };
     let route = route(&snapshot, &principal, view.as_ref(), &head.headers)?;
     account.route = Some(Arc::clone(&route));
     let edited = edit(kind, &route, view.as_ref(), body);
     account.is_stream = edited.is_stream;
+    let pool = route.pool.settings();
     let call = Call {
         kind,
-        session: head.headers.get(headers::SESSION).map(|session| session_hash(session.as_bytes())),
+        session: session(&head.headers, &pool),
+        attempts: pool.attempts,
+        balance: pool.balance,
         head,
         route,
         body: edited.segments,
@@ -85,7 +96,14 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
         deadline,
     };
     let answer = run(account, &call).await?;
-    Ok(Handled::Answered(answer, StreamLimits { idle: call.timeouts.idle, deadline, input: call.input }))
+    Ok(Handled::Answered(
+        answer,
+        StreamLimits {
+            idle: call.timeouts.idle,
+            deadline,
+            input: call.input,
+        },
+    ))
 }
 
 /// Hands a good beginning to the client's connection. From here on the account belongs to the answer's body.
@@ -95,10 +113,16 @@ fn begin(mut account: Box<Account>, answer: Answer, limits: StreamLimits) -> Res
         Answer::Stream(status, mut headers, events) => {
             // Proxies on the way must neither hold the stream back nor keep it.
             headers.insert(headers::ACCEL_BUFFERING, HeaderValue::from_static("no"));
-            headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
+            headers
+                .entry(CACHE_CONTROL)
+                .or_insert(HeaderValue::from_static("no-cache"));
             account.stamp(&mut headers);
             account.status = status.as_u16();
-            (status, headers, ClientBody::Stream(Box::new(StreamRelay::new(*events, account, limits))))
+            (
+                status,
+                headers,
+                ClientBody::Stream(Box::new(StreamRelay::new(*events, account, limits))),
+            )
         }
         Answer::Through(status, mut headers, (link, incoming, begun)) => {
             account.stamp(&mut headers);
@@ -139,14 +163,26 @@ fn route(
     };
     let unknown = || {
         let shown: String = name.chars().take(128).collect();
-        Fault::new(FaultKind::UnknownModel, format!("no model `{shown}`; GET /v1/models lists those this key may use"))
+        Fault::new(
+            FaultKind::UnknownModel,
+            format!("no model `{shown}`; GET /v1/models lists those this key may use"),
+        )
     };
     let route = snapshot.route(name).ok_or_else(unknown)?;
     if principal.may_use(name) {
         Ok(Arc::clone(route))
     } else {
-        Err(Fault::new(FaultKind::ModelNotAllowed, format!("this key may not use the model `{name}`")))
+        Err(Fault::new(
+            FaultKind::ModelNotAllowed,
+            format!("this key may not use the model `{name}`"),
+        ))
     }
+}
+
+/// What binds the call to others of its conversation, if the client says so.
+fn session(headers: &HeaderMap, pool: &PoolSettings) -> Option<u64> {
+    let session = headers.get(pool.session_header.as_str())?;
+    Some(session_hash(session.as_bytes()))
 }
 
 /// A body ready to be sent, and what is known of it.
@@ -163,18 +199,32 @@ fn edit(kind: CallKind, route: &Route, view: Option<&BodyView>, body: Bytes) -> 
     let Some(view) = view else {
         let input = TokenCount::saturating_from(body.len() as u64 / 4);
         let segments = Segments::from_iter([body]);
-        return Edited { segments, usage_ask: UsageAsk::Nobody, is_stream: false, input, output: TokenCount::ZERO };
+        return Edited {
+            segments,
+            usage_ask: UsageAsk::Nobody,
+            is_stream: false,
+            input,
+            output: TokenCount::ZERO,
+        };
     };
     let mut edits = Edits::new(view);
     edits.set_model(route.served_as.as_str());
     let usage_ask = edits.ask_for_usage(kind);
-    let output = view.output_limit().unwrap_or(EXPECTED_OUTPUT).min(EXPECTED_OUTPUT).saturating_mul(view.choices());
+    let output = view
+        .output_limit()
+        .unwrap_or(EXPECTED_OUTPUT)
+        .min(EXPECTED_OUTPUT)
+        .saturating_mul(view.choices());
     Edited {
         segments: edits.apply().into_segments(),
         usage_ask,
         is_stream: view.wants_stream(),
         input: estimate_tokens(view),
-        output: if kind.generates() { TokenCount::saturating_from(output) } else { TokenCount::ZERO },
+        output: if kind.generates() {
+            TokenCount::saturating_from(output)
+        } else {
+            TokenCount::ZERO
+        },
     }
 }
 
@@ -184,7 +234,12 @@ fn models(snapshot: &Snapshot, principal: &Principal, id: Option<&str>, account:
     let body = match id {
         None => ModelsPage::new(snapshot.models(principal), created).to_body(),
         Some(id) if snapshot.models(principal).any(|name| name == id) => model_entry(id, created),
-        Some(_) => return Err(Fault::new(FaultKind::UnknownModel, "no such model; GET /v1/models lists those this key may use")),
+        Some(_) => {
+            return Err(Fault::new(
+                FaultKind::UnknownModel,
+                "no such model; GET /v1/models lists those this key may use",
+            ));
+        }
     };
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
     Ok(Handled::Own(headers, body))

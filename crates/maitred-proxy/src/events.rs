@@ -40,7 +40,13 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) fn new((link, incoming): (Link, Incoming), engine: Engine, kind: CallKind, ask: UsageAsk, event_max: usize) -> Self {
+    pub(crate) fn new(
+        (link, incoming): (Link, Incoming),
+        engine: Engine,
+        kind: CallKind,
+        ask: UsageAsk,
+        event_max: usize,
+    ) -> Self {
         Self {
             link,
             incoming,
@@ -155,18 +161,34 @@ impl EventStream {
             EventVerdict::Done => match self.judge.end(BodyEnd::Clean) {
                 EndVerdict::Complete => self.has_output = true,
                 EndVerdict::Truncated | EndVerdict::Aborted | EndVerdict::Errored => {
-                    self.fail(FaultKind::UpstreamBroken, "the stream ended before its answer did".into(), LeaseEnd::Failure);
+                    self.fail(
+                        FaultKind::UpstreamBroken,
+                        "the stream ended before its answer did".into(),
+                        LeaseEnd::Failure,
+                    );
                     return Pass::Drop;
                 }
             },
             EventVerdict::Error(body) => {
-                let end = if body.is_overload(self.judge.engine()) { LeaseEnd::Overload } else { LeaseEnd::Failure };
-                let kind = if end == LeaseEnd::Overload { FaultKind::UpstreamOverloaded } else { FaultKind::UpstreamError };
+                let end = if body.is_overload(self.judge.engine()) {
+                    LeaseEnd::Overload
+                } else {
+                    LeaseEnd::Failure
+                };
+                let kind = if end == LeaseEnd::Overload {
+                    FaultKind::UpstreamOverloaded
+                } else {
+                    FaultKind::UpstreamError
+                };
                 self.fail(kind, format!("an error inside the stream: {}", body.message), end);
                 return Pass::Drop;
             }
             EventVerdict::Aborted => {
-                self.fail(FaultKind::UpstreamAborted, "the endpoint aborted the answer".into(), LeaseEnd::Draining);
+                self.fail(
+                    FaultKind::UpstreamAborted,
+                    "the endpoint aborted the answer".into(),
+                    LeaseEnd::Draining,
+                );
                 return Pass::Drop;
             }
         }
@@ -178,7 +200,11 @@ impl EventStream {
             // Everything the protocol owes had come; only the framing's end is missing.
             EndVerdict::Complete => self.is_over = true,
             EndVerdict::Truncated | EndVerdict::Aborted | EndVerdict::Errored => {
-                self.fail(FaultKind::UpstreamBroken, format!("the stream was cut: {why}"), LeaseEnd::Failure);
+                self.fail(
+                    FaultKind::UpstreamBroken,
+                    format!("the stream was cut: {why}"),
+                    LeaseEnd::Failure,
+                );
             }
         }
     }
@@ -199,7 +225,11 @@ impl EventStream {
         match self.judge.end(BodyEnd::Clean) {
             EndVerdict::Complete => self.is_over = true,
             EndVerdict::Truncated | EndVerdict::Aborted | EndVerdict::Errored => {
-                self.fail(FaultKind::UpstreamBroken, "the stream ended before its answer did".into(), LeaseEnd::Failure);
+                self.fail(
+                    FaultKind::UpstreamBroken,
+                    "the stream ended before its answer did".into(),
+                    LeaseEnd::Failure,
+                );
             }
         }
     }
@@ -211,6 +241,9 @@ impl EventStream {
             FaultKind::UpstreamError => "the model server failed while answering",
             _ => "the answer of the model server broke off",
         };
-        self.failure = Some(Box::new(Failure { fault: Fault::new(kind, message).with_detail(detail), end }));
+        self.failure = Some(Box::new(Failure {
+            fault: Fault::new(kind, message).with_detail(detail),
+            end,
+        }));
     }
 }

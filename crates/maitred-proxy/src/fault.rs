@@ -22,7 +22,13 @@ pub(crate) struct Fault {
 
 impl Fault {
     pub(crate) fn new(kind: FaultKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into(), detail: None, retry_after: None, allow: None }
+        Self {
+            kind,
+            message: message.into(),
+            detail: None,
+            retry_after: None,
+            allow: None,
+        }
     }
 
     /// Adds what only the record shows.

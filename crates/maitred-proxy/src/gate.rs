@@ -40,7 +40,10 @@ pub(crate) struct RequestIds {
 
 impl RequestIds {
     pub(crate) const fn new(salt: u64) -> Self {
-        Self { salt, made: AtomicU64::new(0) }
+        Self {
+            salt,
+            made: AtomicU64::new(0),
+        }
     }
 
     fn next(&self) -> RequestId {
@@ -58,7 +61,10 @@ pub(crate) struct Connections {
 
 impl Connections {
     pub(crate) const fn new(max: usize) -> Self {
-        Self { open: AtomicUsize::new(0), max }
+        Self {
+            open: AtomicUsize::new(0),
+            max,
+        }
     }
 }
 
@@ -81,7 +87,11 @@ impl Client {
             return None;
         }
         gate.meters.open_connections.inc();
-        Some(Self { gate: Arc::clone(gate), address: peer.to_string(), pins: Pins::default() })
+        Some(Self {
+            gate: Arc::clone(gate),
+            address: peer.to_string(),
+            pins: Pins::default(),
+        })
     }
 }
 

@@ -18,8 +18,6 @@ pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub(crate) const ENDPOINT: HeaderName = HeaderName::from_static("x-maitred-endpoint");
 /// Names the model of a call whose body maitred does not read (a form, for instance).
 pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-maitred-model");
-/// Binds the calls of one conversation to one endpoint, as far as the profile weighs it.
-pub(crate) const SESSION: HeaderName = HeaderName::from_static("x-session-id");
 /// Tells proxies in front not to hold back a stream.
 pub(crate) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -49,13 +47,29 @@ fn is_reserved(name: &HeaderName) -> bool {
 
 /// Whether a request header stays at the gateway although it is not hop-by-hop.
 fn stays_here(name: &HeaderName) -> bool {
-    [AUTHORIZATION, API_KEY, COOKIE, HOST, CONTENT_LENGTH, EXPECT, ACCEPT_ENCODING].contains(name) || is_reserved(name)
+    [
+        AUTHORIZATION,
+        API_KEY,
+        COOKIE,
+        HOST,
+        CONTENT_LENGTH,
+        EXPECT,
+        ACCEPT_ENCODING,
+    ]
+    .contains(name)
+        || is_reserved(name)
 }
 
 /// Names that `Connection` declares to be hop-by-hop for this message.
 fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim).filter(|name| !name.is_empty())
+    let values = headers
+        .get_all(CONNECTION)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
 }
 
 fn crosses(headers: &HeaderMap, name: &HeaderName) -> bool {
@@ -115,7 +129,11 @@ pub(crate) fn presented_key(headers: &HeaderMap) -> Result<Option<&str>, Several
     for value in headers.get_all(AUTHORIZATION) {
         let text = value.to_str().unwrap_or_default();
         let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
-        let token = if scheme.eq_ignore_ascii_case("bearer") { token.trim() } else { "" };
+        let token = if scheme.eq_ignore_ascii_case("bearer") {
+            token.trim()
+        } else {
+            ""
+        };
         if found.replace(token).is_some() {
             return Err(SeveralKeys);
         }

@@ -18,8 +18,12 @@ use crate::headers::presented_key;
 
 /// Finds out who is calling.
 pub(crate) fn authenticate(snapshot: &Snapshot, headers: &HeaderMap, now: UnixMillis) -> Result<Principal, Fault> {
-    let presented = presented_key(headers)
-        .map_err(|_| Fault::new(FaultKind::InvalidKey, "the call presents more than one key; send exactly one"))?;
+    let presented = presented_key(headers).map_err(|_| {
+        Fault::new(
+            FaultKind::InvalidKey,
+            "the call presents more than one key; send exactly one",
+        )
+    })?;
     snapshot.authenticate(presented, now).map_err(|kind| {
         Fault::new(
             kind,
@@ -41,38 +45,62 @@ pub(crate) fn path<'a, B>(request: &'a Request<B>) -> Result<CallPath<'a>, Fault
     }
     let allowed = path.kind.methods();
     let message = format!("{} is not allowed here; use {}", request.method(), allowed.join(" or "));
-    Err(Fault { allow: Some(allowed), ..Fault::new(FaultKind::MethodNotAllowed, message) })
+    Err(Fault {
+        allow: Some(allowed),
+        ..Fault::new(FaultKind::MethodNotAllowed, message)
+    })
 }
 
 /// Whether the body is said to be JSON. Paths whose body must be JSON refuse anything else.
 pub(crate) fn is_json(kind: CallKind, headers: &HeaderMap) -> Result<bool, Fault> {
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let media = content_type.split(';').next().unwrap_or_default().trim();
     let is_json = media.eq_ignore_ascii_case("application/json");
     if is_json || kind == CallKind::Other {
         return Ok(is_json);
     }
-    let found = if media.is_empty() { "there is none".into() } else { format!("it is `{}`", printable(media)) };
+    let found = if media.is_empty() {
+        "there is none".into()
+    } else {
+        format!("it is `{}`", printable(media))
+    };
     let message = format!("the content type must be `application/json`, but {found}");
     Err(Fault::new(FaultKind::UnsupportedMediaType, message))
 }
 
 /// Reads the whole body, at most `cap` bytes of it, within `limit`.
-pub(crate) async fn read_body(headers: &HeaderMap, body: Incoming, cap: ByteSize, limit: Duration) -> Result<Bytes, Fault> {
+pub(crate) async fn read_body(
+    headers: &HeaderMap,
+    body: Incoming,
+    cap: ByteSize,
+    limit: Duration,
+) -> Result<Bytes, Fault> {
     let too_large = || {
-        Fault::new(FaultKind::BodyTooLarge, format!("the body is larger than {cap}, which is the limit of this gateway"))
+        Fault::new(
+            FaultKind::BodyTooLarge,
+            format!("the body is larger than {cap}, which is the limit of this gateway"),
+        )
     };
-    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let announced = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > cap.get()) {
         return Err(too_large());
     }
     match tokio::time::timeout(limit, gather(body, cap.as_usize())).await {
         Ok(Ok(Some(body))) => Ok(body),
         Ok(Ok(None)) => Err(too_large()),
-        Ok(Err(error)) => {
-            Err(Fault::new(FaultKind::IncompleteBody, "the body ended early, or is badly framed").with_detail(error.to_string()))
-        }
-        Err(_elapsed) => Err(Fault::new(FaultKind::IncompleteBody, "the body took too long to arrive")),
+        Ok(Err(error)) => Err(
+            Fault::new(FaultKind::IncompleteBody, "the body ended early, or is badly framed")
+                .with_detail(error.to_string()),
+        ),
+        Err(_elapsed) => Err(Fault::new(
+            FaultKind::IncompleteBody,
+            "the body took too long to arrive",
+        )),
     }
 }
 
@@ -102,5 +130,8 @@ async fn gather(mut body: Incoming, cap: usize) -> hyper::Result<Option<Bytes>> 
 
 /// The beginning of a header's value, fit to be shown.
 fn printable(text: &str) -> String {
-    text.chars().filter(|character| character.is_ascii_graphic()).take(64).collect()
+    text.chars()
+        .filter(|character| character.is_ascii_graphic())
+        .take(64)
+        .collect()
 }

@@ -42,7 +42,10 @@ pub(crate) struct Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("address", &self.address).field("is_closed", &self.is_closed).finish()
+        f.debug_struct("Link")
+            .field("address", &self.address)
+            .field("is_closed", &self.is_closed)
+            .finish()
     }
 }
 
@@ -80,7 +83,9 @@ impl Link {
             Ok(connected) => connected?,
             Err(_elapsed) => return Err(std::io::ErrorKind::TimedOut.into()),
         };
-        let handshake = http1::Builder::new().max_header_size(RESPONSE_HEADERS_MAX).handshake(TokioIo::new(stream));
+        let handshake = http1::Builder::new()
+            .max_header_size(RESPONSE_HEADERS_MAX)
+            .handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.map_err(std::io::Error::other)?;
         Ok(Self {
             address: address.clone(),
@@ -127,7 +132,11 @@ impl Link {
     }
 
     /// The next piece of an answer's body, driving the connection meanwhile.
-    pub(crate) fn poll_chunk(&mut self, body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Bytes>>> {
+    pub(crate) fn poll_chunk(
+        &mut self,
+        body: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Bytes>>> {
         loop {
             let frame = match Pin::new(&mut *body).poll_frame(cx) {
                 Poll::Pending => {
@@ -164,7 +173,10 @@ pub(crate) struct RequestBody {
 impl RequestBody {
     pub(crate) fn new(segments: Segments) -> Self {
         let remaining = segments.iter().map(|segment| segment.len() as u64).sum();
-        Self { segments: segments.into_iter(), remaining }
+        Self {
+            segments: segments.into_iter(),
+            remaining,
+        }
     }
 }
 

@@ -53,7 +53,11 @@ impl DataPlane {
         let (addresses, mut sockets) = bind_all(settings, threads)?;
         let tasks = Tasks::new();
         let connections = Arc::new(Connections::new(settings.limits.connections.get() as usize));
-        let mut plane = Self { addresses, tasks: tasks.clone(), threads: Vec::with_capacity(threads) };
+        let mut plane = Self {
+            addresses,
+            tasks: tasks.clone(),
+            threads: Vec::with_capacity(threads),
+        };
         for number in 0..threads {
             let gate = Arc::new(Gate {
                 runtime: Arc::clone(runtime),
@@ -66,19 +70,23 @@ impl DataPlane {
                 connections: Arc::clone(&connections),
                 ids: RequestIds::new(options.salt.wrapping_add(number as u64)),
             });
-            let doors = sockets.iter_mut().zip(&options.tls).zip(&settings.listeners).filter_map(|((sockets, tls), listener)| {
-                let door = Door {
-                    gate: Arc::clone(&gate),
-                    tls: tls.clone().map(TlsAcceptor::from),
-                    http: HttpOptions {
-                        concurrent_streams: listener.max_concurrent_streams,
-                        headers: settings.limits.header_count.get() as usize,
-                        head_bytes: settings.limits.header_size.as_usize(),
-                        head_timeout: settings.timeouts.header_read,
-                    },
-                };
-                Some((sockets.pop()?, door))
-            });
+            let doors = sockets
+                .iter_mut()
+                .zip(&options.tls)
+                .zip(&settings.listeners)
+                .filter_map(|((sockets, tls), listener)| {
+                    let door = Door {
+                        gate: Arc::clone(&gate),
+                        tls: tls.clone().map(TlsAcceptor::from),
+                        http: HttpOptions {
+                            concurrent_streams: listener.max_concurrent_streams,
+                            headers: settings.limits.header_count.get() as usize,
+                            head_bytes: settings.limits.header_size.as_usize(),
+                            head_timeout: settings.timeouts.header_read,
+                        },
+                    };
+                    Some((sockets.pop()?, door))
+                });
             let doors: Vec<_> = doors.collect();
             let thread = std::thread::Builder::new().name(format!("data-{number}"));
             plane.threads.push(thread.spawn(move || run_thread(&gate, doors))?);

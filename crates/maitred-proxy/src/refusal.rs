@@ -27,7 +27,10 @@ pub(crate) struct Explaining<T> {
 
 impl<T> Explaining<T> {
     pub(crate) fn new(socket: T) -> Self {
-        Self { socket, instead: Bytes::new() }
+        Self {
+            socket,
+            instead: Bytes::new(),
+        }
     }
 }
 
@@ -105,7 +108,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Explaining<T> {
 
 /// The answer to send in place of `head`, if that is one of hyper's bare refusals.
 fn explained(head: &[u8]) -> Option<Bytes> {
-    let status = head.strip_prefix(b"HTTP/1.1 4").or_else(|| head.strip_prefix(b"HTTP/1.0 4"))?;
+    let status = head
+        .strip_prefix(b"HTTP/1.1 4")
+        .or_else(|| head.strip_prefix(b"HTTP/1.0 4"))?;
     if head.len() > BARE_HEAD_MAX || !head.ends_with(b"\r\n\r\n") {
         return None;
     }
@@ -114,9 +119,17 @@ fn explained(head: &[u8]) -> Option<Bytes> {
         return None;
     }
     let (kind, status, message) = match status.get(..2)? {
-        b"31" => (FaultKind::HeadersTooLarge, "431 Request Header Fields Too Large", "there are too many headers, or they are too large; see `limits.headers`"),
+        b"31" => (
+            FaultKind::HeadersTooLarge,
+            "431 Request Header Fields Too Large",
+            "there are too many headers, or they are too large; see `limits.headers`",
+        ),
         b"14" => (FaultKind::HeadersTooLarge, "414 URI Too Long", "the path is too long"),
-        _ => (FaultKind::Malformed, "400 Bad Request", "the request is not well-formed HTTP"),
+        _ => (
+            FaultKind::Malformed,
+            "400 Bad Request",
+            "the request is not well-formed HTTP",
+        ),
     };
     // The dialect is not known yet, and OpenAI's clients are the most common ones.
     let body = error_body(Dialect::OpenAi, kind, message, "");
@@ -145,9 +158,18 @@ mod tests {
             });
             assert_eq!(begins, status, "{head:?}");
         };
-        check("HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\ndate: x\r\n\r\n", Some("HTTP/1.1 431"));
-        check("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\ndate: x\r\n\r\n", Some("HTTP/1.1 400"));
-        check("HTTP/1.1 404 Not Found\r\nx-request-id: 1\r\ncontent-length: 0\r\n\r\n", None);
+        check(
+            "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\ndate: x\r\n\r\n",
+            Some("HTTP/1.1 431"),
+        );
+        check(
+            "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\ndate: x\r\n\r\n",
+            Some("HTTP/1.1 400"),
+        );
+        check(
+            "HTTP/1.1 404 Not Found\r\nx-request-id: 1\r\ncontent-length: 0\r\n\r\n",
+            None,
+        );
         check("HTTP/1.1 400 Bad Request\r\ncontent-length: 10\r\n\r\n", None);
         check("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", None);
         check("data: HTTP/1.1 431", None);

@@ -59,7 +59,15 @@ impl StreamRelay {
         account.first_output();
         let now = account.now();
         let alarm = Box::pin(tokio::time::sleep_until(next_alarm(&account, now, &limits)));
-        Self { events: Some(events), account, limits, last_sign: now, alarm, told: TokenCount::ZERO, state: State::Flowing }
+        Self {
+            events: Some(events),
+            account,
+            limits,
+            last_sign: now,
+            alarm,
+            told: TokenCount::ZERO,
+            state: State::Flowing,
+        }
     }
 
     /// The next bytes for the client.
@@ -79,7 +87,9 @@ impl StreamRelay {
                 }
                 State::Ended => return Poll::Ready(None),
             }
-            let Some(events) = self.events.as_mut() else { return Poll::Ready(None) };
+            let Some(events) = self.events.as_mut() else {
+                return Poll::Ready(None);
+            };
             if let Some(bytes) = events.pop() {
                 self.account.response_bytes += bytes.len() as u64;
                 return Poll::Ready(Some(Ok(bytes)));
@@ -119,11 +129,20 @@ impl StreamRelay {
             let now = self.account.now();
             if now >= self.limits.deadline {
                 let fault = Fault::new(FaultKind::CallTimeout, "the call's time is up");
-                return Poll::Ready(Failure { fault, end: LeaseEnd::Cancelled });
+                return Poll::Ready(Failure {
+                    fault,
+                    end: LeaseEnd::Cancelled,
+                });
             }
             if now.since(self.last_sign) >= self.limits.idle {
-                let fault = Fault::new(FaultKind::IdleTimeout, "the model server fell silent in the middle of its answer");
-                return Poll::Ready(Failure { fault, end: LeaseEnd::Failure });
+                let fault = Fault::new(
+                    FaultKind::IdleTimeout,
+                    "the model server fell silent in the middle of its answer",
+                );
+                return Poll::Ready(Failure {
+                    fault,
+                    end: LeaseEnd::Failure,
+                });
             }
             let next = next_alarm(&self.account, self.last_sign, &self.limits);
             self.alarm.as_mut().reset(next);
@@ -137,9 +156,15 @@ impl StreamRelay {
         self.settle();
         self.events = None;
         self.state = State::Parting;
-        let event = error_event(self.account.dialect, fault.kind, &fault.message, self.account.request_id.as_str());
+        let event = error_event(
+            self.account.dialect,
+            fault.kind,
+            &fault.message,
+            self.account.request_id.as_str(),
+        );
         self.account.response_bytes += event.len() as u64;
-        self.account.set_detail(fault.detail.unwrap_or_else(|| fault.message.into_owned()));
+        self.account
+            .set_detail(fault.detail.unwrap_or_else(|| fault.message.into_owned()));
         self.account.close(OutcomeStatus::Broken(fault.kind), end);
         event
     }

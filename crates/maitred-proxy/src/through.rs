@@ -72,14 +72,30 @@ pub(crate) struct Through {
 }
 
 impl Through {
-    pub(crate) fn new(link: Link, incoming: Incoming, begun: Bytes, mut account: Box<Account>, input: TokenCount) -> Self {
+    pub(crate) fn new(
+        link: Link,
+        incoming: Incoming,
+        begun: Bytes,
+        mut account: Box<Account>,
+        input: TokenCount,
+    ) -> Self {
         account.first_output();
-        Self { exchange: Some((link, incoming)), begun, account, tap: AnswerTap::new(), input }
+        Self {
+            exchange: Some((link, incoming)),
+            begun,
+            account,
+            tap: AnswerTap::new(),
+            input,
+        }
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         let held = self.begun.len() as u64;
-        match self.exchange.as_ref().and_then(|(_, incoming)| incoming.size_hint().exact()) {
+        match self
+            .exchange
+            .as_ref()
+            .and_then(|(_, incoming)| incoming.size_hint().exact())
+        {
             Some(remaining) => SizeHint::with_exact(held + remaining),
             None => SizeHint::default(),
         }
@@ -90,7 +106,9 @@ impl Through {
             let begun = std::mem::take(&mut self.begun);
             return Poll::Ready(Some(Ok(self.pass(begun))));
         }
-        let Some((link, incoming)) = self.exchange.as_mut() else { return Poll::Ready(None) };
+        let Some((link, incoming)) = self.exchange.as_mut() else {
+            return Poll::Ready(None);
+        };
         match link.poll_chunk(incoming, cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Some(Ok(chunk))) => Poll::Ready(Some(Ok(self.pass(chunk)))),
@@ -98,7 +116,8 @@ impl Through {
                 self.exchange = None;
                 self.settle();
                 self.account.set_detail(error.to_string());
-                self.account.close(OutcomeStatus::Broken(FaultKind::UpstreamBroken), LeaseEnd::Failure);
+                self.account
+                    .close(OutcomeStatus::Broken(FaultKind::UpstreamBroken), LeaseEnd::Failure);
                 Poll::Ready(Some(Err(Broken)))
             }
             Poll::Ready(None) => {

@@ -39,7 +39,11 @@ impl<'a> Ask<'a> {
             output_tokens: self.output_tokens,
             excluded: self.excluded,
             pinned: self.pinned,
-            attempt: if self.excluded.is_empty() { AttemptKind::First } else { AttemptKind::Retry },
+            attempt: if self.excluded.is_empty() {
+                AttemptKind::First
+            } else {
+                AttemptKind::Retry
+            },
             explain: Explain::Short,
         }
     }
@@ -94,7 +98,15 @@ impl Booking {
         engine: Engine,
         reason: &'static str,
     ) -> Self {
-        Self { host, lease, endpoint, address, engine, reason, is_finished: false }
+        Self {
+            host,
+            lease,
+            endpoint,
+            address,
+            engine,
+            reason,
+            is_finished: false,
+        }
     }
 
     /// Which endpoint, and which life of it.

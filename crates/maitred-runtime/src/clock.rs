@@ -28,7 +28,10 @@ impl Clock {
     /// The present in civil time. It may jump; use it for expiry dates and records only.
     #[must_use]
     pub fn unix_now(&self) -> UnixMillis {
-        #[expect(clippy::disallowed_methods, reason = "the shell's clock is the one place that may read it")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the shell's clock is the one place that may read it"
+        )]
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         UnixMillis::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
     }
@@ -40,7 +43,10 @@ impl Clock {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the shell's clock is the one place that may read it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the shell's clock is the one place that may read it"
+)]
 fn instant_now() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }

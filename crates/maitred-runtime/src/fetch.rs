@@ -96,13 +96,22 @@ impl Fetcher {
         let request = ask.request().map_err(|error| FetchError::Broken(error.to_string()))?;
         let exchange = async {
             let response = self.client.request(request).await.map_err(|error| {
-                if error.is_connect() { FetchError::Refused(chain(&error)) } else { FetchError::Broken(chain(&error)) }
+                if error.is_connect() {
+                    FetchError::Refused(chain(&error))
+                } else {
+                    FetchError::Broken(chain(&error))
+                }
             })?;
             let (head, body) = response.into_parts();
             let body = read_capped(body, ask.cap).await?;
-            Ok(Fetched { status: head.status, body })
+            Ok(Fetched {
+                status: head.status,
+                body,
+            })
         };
-        tokio::time::timeout(ask.timeout, exchange).await.unwrap_or(Err(FetchError::Timeout))
+        tokio::time::timeout(ask.timeout, exchange)
+            .await
+            .unwrap_or(Err(FetchError::Timeout))
     }
 }
 

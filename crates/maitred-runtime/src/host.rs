@@ -56,7 +56,12 @@ impl PoolHost {
         let pool = Pool::new(settings.options.clone(), settings.profile.clone(), seed);
         Arc::new(Self {
             name: settings.name.clone(),
-            core: Mutex::new(Core { pool, wanted: BTreeMap::new(), engines: Vec::new(), sent_away: BTreeSet::new() }),
+            core: Mutex::new(Core {
+                pool,
+                wanted: BTreeMap::new(),
+                engines: Vec::new(),
+                sent_away: BTreeSet::new(),
+            }),
             credential: ArcSwap::from_pointee(credential(&settings)),
             meters: meters.pool(&settings.name),
             settings: ArcSwap::new(settings),
@@ -88,7 +93,8 @@ impl PoolHost {
     pub(crate) fn reconfigure(&self, settings: Arc<PoolSettings>) {
         {
             let mut core = self.core.lock();
-            core.pool.reconfigure(settings.options.clone(), settings.profile.clone());
+            core.pool
+                .reconfigure(settings.options.clone(), settings.profile.clone());
             core.sent_away.clear();
         }
         self.credential.store(Arc::new(credential(&settings)));
@@ -109,10 +115,21 @@ impl PoolHost {
         };
         match picked {
             Ok(picked) => {
-                let Picked { lease, endpoint, address, why } = picked;
+                let Picked {
+                    lease,
+                    endpoint,
+                    address,
+                    why,
+                } = picked;
                 self.meters.picked(why.reason.label());
                 let reason = why.reason.label();
-                Ok(Booking::new(Arc::clone(self), (lease, endpoint), address, engine, reason))
+                Ok(Booking::new(
+                    Arc::clone(self),
+                    (lease, endpoint),
+                    address,
+                    engine,
+                    reason,
+                ))
             }
             Err(refusal) => {
                 self.meters.refused(refusal.label());
@@ -178,14 +195,23 @@ impl PoolHost {
         };
         core.set_engine(id, engine.engine);
         let probe_now = Arc::new(Notify::new());
-        core.wanted.insert(address.clone(), Wanted { id, engine: Arc::new(engine.clone()), probe_now: Arc::clone(&probe_now) });
+        core.wanted.insert(
+            address.clone(),
+            Wanted {
+                id,
+                engine: Arc::new(engine.clone()),
+                probe_now: Arc::clone(&probe_now),
+            },
+        );
         Some(probe_now)
     }
 
     /// Lets an endpoint go: no new calls, and it leaves when its last one ends.
     pub(crate) fn drain(&self, address: &Address, cause: DrainCause, now: Time) -> bool {
         let mut core = self.core.lock();
-        let Some(wanted) = core.wanted.remove(address) else { return false };
+        let Some(wanted) = core.wanted.remove(address) else {
+            return false;
+        };
         core.pool.drain(wanted.id, cause, now);
         if cause == DrainCause::Operator {
             core.sent_away.insert(address.clone());
@@ -203,7 +229,11 @@ impl PoolHost {
 
     /// What runs at `address`; `None` once it is not wanted any more.
     pub(crate) fn engine(&self, address: &Address) -> Option<Arc<EngineSettings>> {
-        self.core.lock().wanted.get(address).map(|wanted| Arc::clone(&wanted.engine))
+        self.core
+            .lock()
+            .wanted
+            .get(address)
+            .map(|wanted| Arc::clone(&wanted.engine))
     }
 
     /// Hands a page's figures to the core. `asked_at` is when the page was asked for.
@@ -221,13 +251,16 @@ impl PoolHost {
 
     /// Tells the core what a probe found, and what that changed.
     pub(crate) fn probed(&self, address: &Address, report: ReadinessReport, now: Time) -> ReadinessChange {
-        self.with_endpoint(address, |pool, id| pool.set_readiness(id, report, now)).unwrap_or(ReadinessChange::Unknown)
+        self.with_endpoint(address, |pool, id| pool.set_readiness(id, report, now))
+            .unwrap_or(ReadinessChange::Unknown)
     }
 
     /// The endpoint has begun another life.
     pub(crate) fn restarted(&self, address: &Address, now: Time) {
         let mut core = self.core.lock();
-        let Some(id) = core.wanted.get(address).map(|wanted| wanted.id) else { return };
+        let Some(id) = core.wanted.get(address).map(|wanted| wanted.id) else {
+            return;
+        };
         let engine = core.engine(id).unwrap_or_default();
         let next = core.pool.restart(id, now);
         if let Some(next) = next {
@@ -252,7 +285,10 @@ impl PoolHost {
     /// The address of an endpoint that is wanted.
     pub(crate) fn address(&self, id: EndpointId) -> Option<Address> {
         let core = self.core.lock();
-        core.wanted.iter().find(|(_, wanted)| wanted.id == id).map(|(address, _)| address.clone())
+        core.wanted
+            .iter()
+            .find(|(_, wanted)| wanted.id == id)
+            .map(|(address, _)| address.clone())
     }
 
     /// Lets time pass in the core, and takes what it has to say. Also says when it wants to be called again.
@@ -272,7 +308,9 @@ impl PoolHost {
     /// Whether at least one endpoint takes calls.
     #[must_use]
     pub fn is_ready(&self, now: Time) -> bool {
-        self.samples(now).iter().any(|sample| sample.state == maitred_obs::EndpointState::Ready)
+        self.samples(now)
+            .iter()
+            .any(|sample| sample.state == maitred_obs::EndpointState::Ready)
     }
 
     fn with_endpoint<T>(&self, address: &Address, act: impl FnOnce(&mut Pool, EndpointId) -> T) -> Option<T> {
@@ -332,12 +370,20 @@ fn names(adapters: &[impl AsRef<str>]) -> Vec<ModelName> {
     adapters.iter().map(|name| ModelName::from(name.as_ref())).collect()
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates, which is what is wanted")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float cast saturates, which is what is wanted"
+)]
 fn count(figure: f64) -> u32 {
     figure.round() as u32
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates, which is what is wanted")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float cast saturates, which is what is wanted"
+)]
 fn whole(figure: f64) -> u64 {
     figure.round() as u64
 }

@@ -69,7 +69,9 @@ impl Keeper {
             PoolEvent::Drained { endpoint } => {
                 tracing::info!(%pool, endpoint = self.name(*endpoint), "the endpoint has no calls left");
             }
-            PoolEvent::Gone { address, .. } => tracing::info!(%pool, endpoint = %address, "the endpoint has left the pool"),
+            PoolEvent::Gone { address, .. } => {
+                tracing::info!(%pool, endpoint = %address, "the endpoint has left the pool")
+            }
             PoolEvent::Restarted { next, .. } => {
                 tracing::info!(%pool, endpoint = self.name(*next), "the endpoint begins another life");
             }
@@ -84,13 +86,18 @@ impl Keeper {
             PoolEvent::Thawed { endpoint } => {
                 tracing::info!(%pool, endpoint = self.name(*endpoint), "the endpoint's metrics move again");
             }
-            PoolEvent::PanicEntered => tracing::error!(%pool, "every endpoint has failed; calls go to them all the same"),
+            PoolEvent::PanicEntered => {
+                tracing::error!(%pool, "every endpoint has failed; calls go to them all the same")
+            }
             PoolEvent::PanicLeft => tracing::info!(%pool, "at least one endpoint works again"),
         }
     }
 
     fn name(&self, endpoint: EndpointId) -> String {
-        self.host.address(endpoint).map_or_else(|| format!("slot {}", endpoint.slot.index()), |address| address.to_string())
+        self.host.address(endpoint).map_or_else(
+            || format!("slot {}", endpoint.slot.index()),
+            |address| address.to_string(),
+        )
     }
 
     /// Takes in what is wanted and new, and lets go what is not wanted any more.
@@ -138,10 +145,15 @@ pub(crate) fn wanted(
     settings: &PoolSettings,
     found: Option<(&Discovery, Vec<SocketAddr>)>,
 ) -> BTreeMap<Address, EngineSettings> {
-    let named = settings.endpoints.iter().map(|endpoint| (endpoint.address.clone(), endpoint.engine.clone()));
+    let named = settings
+        .endpoints
+        .iter()
+        .map(|endpoint| (endpoint.address.clone(), endpoint.engine.clone()));
     let found = found.into_iter().flat_map(|(discovery, addresses)| {
         let engine = discovery.engine.clone();
-        addresses.into_iter().map(move |address| (Address::from(address.to_string()), engine.clone()))
+        addresses
+            .into_iter()
+            .map(move |address| (Address::from(address.to_string()), engine.clone()))
     });
     // What the file says of an endpoint by name holds before what holds for all that are found.
     found.chain(named).collect()

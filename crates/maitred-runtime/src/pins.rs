@@ -11,7 +11,11 @@ impl Pins {
     /// The endpoint bound for `pool`.
     #[must_use]
     pub fn get(&self, pool: &PoolName) -> Option<EndpointId> {
-        self.0.lock().iter().find(|(name, _)| name == pool).map(|(_, endpoint)| *endpoint)
+        self.0
+            .lock()
+            .iter()
+            .find(|(name, _)| name == pool)
+            .map(|(_, endpoint)| *endpoint)
     }
 
     /// Binds the connection's later calls to `endpoint`.

@@ -56,7 +56,9 @@ impl Runtime {
         });
         runtime.apply(settings);
         let weak = Arc::downgrade(&runtime);
-        runtime.meters.add_endpoints(Arc::new(move || weak.upgrade().map_or_else(Vec::new, |runtime| runtime.samples())));
+        runtime.meters.add_endpoints(Arc::new(move || {
+            weak.upgrade().map_or_else(Vec::new, |runtime| runtime.samples())
+        }));
         runtime
     }
 
@@ -74,7 +76,8 @@ impl Runtime {
             stays
         });
         drop(pools);
-        self.snapshot.store(Arc::new(Snapshot::new(Arc::new(settings), &hosts, &self.meters)));
+        self.snapshot
+            .store(Arc::new(Snapshot::new(Arc::new(settings), &hosts, &self.meters)));
     }
 
     fn keep(&self, pools: &mut BTreeMap<PoolName, Kept>, settings: &Arc<PoolSettings>) -> Arc<PoolHost> {
@@ -87,10 +90,17 @@ impl Runtime {
             }
             None => {
                 let host = PoolHost::new(Arc::clone(settings), &self.meters, self.seed);
-                let keeper =
-                    Keeper { host, clock: self.clock, tasks: self.tasks.clone(), fetcher: self.fetcher.clone() };
+                let keeper = Keeper {
+                    host,
+                    clock: self.clock,
+                    tasks: self.tasks.clone(),
+                    fetcher: self.fetcher.clone(),
+                };
                 self.tasks.spawn_until_stop(keeper.clone().keep());
-                let kept = Kept { keeper, discovery: self.tasks.child() };
+                let kept = Kept {
+                    keeper,
+                    discovery: self.tasks.child(),
+                };
                 pools.entry(settings.name.clone()).or_insert(kept)
             }
         };
@@ -144,10 +154,18 @@ impl Runtime {
     pub fn pools_not_ready(&self) -> Vec<PoolName> {
         let now = self.clock.now();
         let hosts = self.hosts();
-        hosts.iter().filter(|host| !host.is_ready(now)).map(|host| host.name().clone()).collect()
+        hosts
+            .iter()
+            .filter(|host| !host.is_ready(now))
+            .map(|host| host.name().clone())
+            .collect()
     }
 
     fn hosts(&self) -> Vec<Arc<PoolHost>> {
-        self.pools.lock().values().map(|kept| Arc::clone(&kept.keeper.host)).collect()
+        self.pools
+            .lock()
+            .values()
+            .map(|kept| Arc::clone(&kept.keeper.host))
+            .collect()
     }
 }

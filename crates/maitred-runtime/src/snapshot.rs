@@ -75,13 +75,19 @@ impl Snapshot {
         let mut routes = HashMap::new();
         let mut names = Vec::new();
         for pool in &settings.pools {
-            let Some(host) = hosts.iter().find(|host| *host.name() == pool.name) else { continue };
+            let Some(host) = hosts.iter().find(|host| *host.name() == pool.name) else {
+                continue;
+            };
             for model in &pool.models {
                 names.push(model.name.clone());
                 routes.insert(model.name.clone(), Arc::new(Route::new(host, model, meters)));
             }
         }
-        Self { settings, routes, names }
+        Self {
+            settings,
+            routes,
+            names,
+        }
     }
 
     /// The settings themselves.
@@ -106,7 +112,11 @@ impl Snapshot {
                     grant: Some(grant.clone()),
                 })
             }
-            (None, Some(tenant)) => Ok(Principal { tenant: tenant.clone(), key: None, grant: None }),
+            (None, Some(tenant)) => Ok(Principal {
+                tenant: tenant.clone(),
+                key: None,
+                grant: None,
+            }),
             (None, None) => Err(FaultKind::MissingKey),
         }
     }
@@ -128,12 +138,18 @@ impl Snapshot {
 
     /// The models that `principal` may use, in the order of the file.
     pub fn models<'a>(&'a self, principal: &'a Principal) -> impl Iterator<Item = &'a str> {
-        self.names.iter().map(ModelName::as_str).filter(|name| principal.may_use(name))
+        self.names
+            .iter()
+            .map(ModelName::as_str)
+            .filter(|name| principal.may_use(name))
     }
 
     /// The pool of that name.
     #[must_use]
     pub fn pool(&self, name: &PoolName) -> Option<&Arc<PoolHost>> {
-        self.routes.values().map(|route| &route.pool).find(|pool| pool.name() == name)
+        self.routes
+            .values()
+            .map(|route| &route.pool)
+            .find(|pool| pool.name() == name)
     }
 }

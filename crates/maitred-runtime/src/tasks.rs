@@ -46,7 +46,10 @@ impl Tasks {
     /// A set of its own whose stop follows this one's, but which can be stopped alone.
     #[must_use]
     pub fn child(&self) -> Self {
-        Self { tracker: self.tracker.clone(), stop: self.stop.child_token() }
+        Self {
+            tracker: self.tracker.clone(),
+            stop: self.stop.child_token(),
+        }
     }
 
     /// Asks every task to stop.

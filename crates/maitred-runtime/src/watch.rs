@@ -43,7 +43,14 @@ impl Watch {
     async fn fetch(&self, path: &str, body: Option<Bytes>, limits: (Duration, usize)) -> Result<Fetched, FetchError> {
         let credential = self.host.credential();
         let (timeout, cap) = limits;
-        let ask = Ask { address: &self.address, path, body, credential: credential.as_ref().as_ref(), timeout, cap };
+        let ask = Ask {
+            address: &self.address,
+            path,
+            body,
+            credential: credential.as_ref().as_ref(),
+            timeout,
+            cap,
+        };
         self.fetcher.fetch(ask).await
     }
 
@@ -62,7 +69,11 @@ impl Watch {
 
     fn take_in(&self, reading: &mut Reading, page: Result<PageSignals, Unreadable>, asked_at: Time) {
         let now = self.clock.now();
-        match page.and_then(|page| signals(&page).map(|signals| (page, signals)).ok_or(Unreadable::MissingFigures)) {
+        match page.and_then(|page| {
+            signals(&page)
+                .map(|signals| (page, signals))
+                .ok_or(Unreadable::MissingFigures)
+        }) {
             Ok((page, signals)) => {
                 if reading.has_restarted(&page) {
                     tracing::info!(pool = %self.host.name(), endpoint = %self.address, "the endpoint has restarted");
@@ -98,7 +109,11 @@ impl Watch {
 
     /// The comparison that shows why a port check is not enough.
     async fn probe_port(&self, settings: &PoolSettings) -> Duration {
-        let connected = timeout(settings.probes.readiness.timeout, TcpStream::connect(self.address.as_str())).await;
+        let connected = timeout(
+            settings.probes.readiness.timeout,
+            TcpStream::connect(self.address.as_str()),
+        )
+        .await;
         self.all_or_nothing(matches!(connected, Ok(Ok(_))));
         settings.probes.readiness.interval
     }
@@ -109,7 +124,8 @@ impl Watch {
         let health = self.fetch(engine.engine.health_path(), None, limits).await;
         let verdict = health.map(|answer| judge_health(engine.engine, answer.status.as_u16()));
         if verdict == Ok(HealthVerdict::Unavailable) {
-            self.host.probed(&self.address, ReadinessReport::Unavailable, self.clock.now());
+            self.host
+                .probed(&self.address, ReadinessReport::Unavailable, self.clock.now());
         } else {
             self.all_or_nothing(verdict == Ok(HealthVerdict::Healthy));
         }
@@ -117,7 +133,11 @@ impl Watch {
     }
 
     fn all_or_nothing(&self, is_healthy: bool) {
-        let report = if is_healthy { ReadinessReport::Healthy(Proofs::ALL) } else { ReadinessReport::Failed };
+        let report = if is_healthy {
+            ReadinessReport::Healthy(Proofs::ALL)
+        } else {
+            ReadinessReport::Failed
+        };
         self.host.meters().probed(if is_healthy { "ready" } else { "not_yet" });
         self.host.probed(&self.address, report, self.clock.now());
     }
@@ -199,12 +219,15 @@ impl Watch {
         let body = (!probe.body.is_empty()).then(|| Bytes::from(probe.body));
         let limit = match step {
             ReadinessStep::Infer => settings.probes.startup.timeout,
-            ReadinessStep::Health | ReadinessStep::ListModels | ReadinessStep::KvPool => settings.probes.readiness.timeout,
+            ReadinessStep::Health | ReadinessStep::ListModels | ReadinessStep::KvPool => {
+                settings.probes.readiness.timeout
+            }
         };
         match self.fetch(probe.path, body, (limit, PROBE_CAP)).await {
-            Ok(Fetched { status, body }) => {
-                readiness.answered(Answer::Response { status: status.as_u16(), body: &body })
-            }
+            Ok(Fetched { status, body }) => readiness.answered(Answer::Response {
+                status: status.as_u16(),
+                body: &body,
+            }),
             Err(_) => readiness.answered(Answer::None),
         }
     }
@@ -246,7 +269,11 @@ const fn advance_label(advance: &Advance) -> &'static str {
 
 /// The model that an endpoint must list and infer with: the pool's first that is no adapter.
 fn tested_model(settings: &PoolSettings) -> String {
-    let base = settings.models.iter().find(|model| model.adapter_of.is_none()).or(settings.models.first());
+    let base = settings
+        .models
+        .iter()
+        .find(|model| model.adapter_of.is_none())
+        .or(settings.models.first());
     base.map(|model| model.served_as.to_string()).unwrap_or_default()
 }
 
@@ -277,23 +304,33 @@ impl Reading {
         if !fetched.status.is_success() {
             return Err(Unreadable::Status);
         }
-        self.scanner(&engine.mapping).scan(&fetched.body).map_err(Unreadable::Page)
+        self.scanner(&engine.mapping)
+            .scan(&fetched.body)
+            .map_err(Unreadable::Page)
     }
 
     /// The scanner for `mapping`, compiled anew only when the settings have changed it.
     fn scanner(&mut self, mapping: &Arc<MetricMapping>) -> &mut Scanner {
-        let is_current = self.scanner.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, mapping));
+        let is_current = self
+            .scanner
+            .as_ref()
+            .is_some_and(|(known, _)| Arc::ptr_eq(known, mapping));
         if !is_current {
             self.scanner = None;
         }
-        &mut self.scanner.get_or_insert_with(|| (Arc::clone(mapping), Scanner::new(mapping))).1
+        &mut self
+            .scanner
+            .get_or_insert_with(|| (Arc::clone(mapping), Scanner::new(mapping)))
+            .1
     }
 
     /// Whether the process behind the page is another one than before.
     fn has_restarted(&mut self, page: &PageSignals) -> bool {
         let Some(started) = page.started else { return false };
         // The figure is a fixed time; only a later one means another process.
-        self.started.replace(started).is_some_and(|before| started > before + 0.5)
+        self.started
+            .replace(started)
+            .is_some_and(|before| started > before + 0.5)
     }
 }
 

@@ -1,7 +1,18 @@
 //! The maitred command.
-#![expect(clippy::print_stderr, reason = "a command talks to whoever runs it")]
+#![expect(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a command talks to whoever runs it"
+)]
 
+mod config_file;
+mod demo;
 mod engine;
+mod keys;
+mod reload;
+mod serve;
+mod settings;
+mod tls;
 
 use std::process::ExitCode;
 
@@ -17,6 +28,16 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Run the gateway.
+    Serve(serve::ServeArgs),
+    /// Check a configuration and say everything that is wrong with it.
+    Check(settings::CheckArgs),
+    /// Print a configuration with all defaults, its schema, or its reference.
+    Config(settings::ConfigArgs),
+    /// Make keys.
+    Keys(keys::KeysArgs),
+    /// Run three simulated endpoints and a gateway in front of them.
+    Demo(demo::DemoArgs),
     /// Run a simulated endpoint.
     Engine(Box<engine::EngineArgs>),
 }
@@ -33,6 +54,11 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Check(args) => settings::check(&args),
+        Command::Config(args) => settings::config(&args),
+        Command::Keys(args) => keys::run(&args),
+        Command::Demo(args) => demo::run(&args),
         // One thread: an endpoint is light, and several of them share a machine.
         Command::Engine(args) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

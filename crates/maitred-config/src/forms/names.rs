@@ -73,7 +73,7 @@ impl TextForm for Name {
     }
 }
 
-/// The path of a file, relative to the working directory of the gateway unless it begins with `/`.
+/// The path of a file, relative to the folder of the configuration file unless it begins with `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilePath(String);
 

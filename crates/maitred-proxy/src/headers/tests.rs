@@ -45,7 +45,15 @@ fn hop_by_hop_headers_credentials_and_inner_names_never_reach_an_endpoint() {
     );
     assert_eq!(
         names(&sent),
-        ["accept-encoding", "authorization", "content-type", "host", "traceparent", "x-many", "x-request-id"]
+        [
+            "accept-encoding",
+            "authorization",
+            "content-type",
+            "host",
+            "traceparent",
+            "x-many",
+            "x-request-id"
+        ]
     );
     assert_eq!(sent[AUTHORIZATION], "Bearer endpoint-key");
     assert_eq!(sent[ACCEPT_ENCODING], "identity");
@@ -94,7 +102,10 @@ fn one_key_is_read_and_two_are_refused() {
     check(&[("x-api-key", "k1")], Ok(Some("k1")));
     check(&[("authorization", "Bearer k1"), ("x-api-key", "k1")], Ok(Some("k1")));
     check(&[("authorization", "Bearer k1"), ("x-api-key", "k2")], Err(SeveralKeys));
-    check(&[("authorization", "Bearer k1"), ("authorization", "Bearer k1")], Err(SeveralKeys));
+    check(
+        &[("authorization", "Bearer k1"), ("authorization", "Bearer k1")],
+        Err(SeveralKeys),
+    );
     // A scheme we do not know is a key we do not know.
     check(&[("authorization", "Basic abc")], Ok(Some("")));
     check(&[("authorization", "Bearer")], Ok(Some("")));

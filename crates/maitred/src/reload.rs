@@ -1,0 +1,109 @@
+//! Loading the configuration anew, on SIGHUP and when the file has changed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_obs::Meters;
+use maitred_runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config_file;
+
+/// How often the file is looked at. Looking at its content finds every way to change it, also a mounted volume whose
+/// links are swapped, which file notifications miss.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Watches one file.
+#[derive(Debug)]
+pub(crate) struct Reloader {
+    path: PathBuf,
+    text: String,
+    runtime: Arc<Runtime>,
+    meters: Arc<Meters>,
+}
+
+impl Reloader {
+    /// A watcher of the file at `path`, which held `text` when the settings that run were made.
+    pub(crate) const fn new(path: PathBuf, text: String, runtime: Arc<Runtime>, meters: Arc<Meters>) -> Self {
+        Self {
+            path,
+            text,
+            runtime,
+            meters,
+        }
+    }
+
+    /// Watches for ever.
+    pub(crate) async fn watch(mut self) {
+        let mut hangup = match signal(SignalKind::hangup()) {
+            Ok(hangup) => Some(hangup),
+            Err(error) => {
+                tracing::warn!(%error, "SIGHUP is not listened to");
+                None
+            }
+        };
+        loop {
+            let is_asked = tokio::select! {
+                () = asked(&mut hangup) => true,
+                () = tokio::time::sleep(LOOK) => false,
+            };
+            if is_asked || self.has_changed().await {
+                self.reload();
+            }
+        }
+    }
+
+    /// Whether the file is there and holds something else than before. A file that is being replaced is looked at again.
+    async fn has_changed(&self) -> bool {
+        match tokio::fs::read_to_string(&self.path).await {
+            Ok(text) => text != self.text,
+            Err(_) => false,
+        }
+    }
+
+    /// Puts the file's settings in place if they are valid; otherwise says what is wrong and leaves all as it is.
+    fn reload(&mut self) {
+        let (text, loaded) = match config_file::read(&self.path) {
+            Ok(read) => read,
+            Err(error) => {
+                // The same bad file is complained about once, not every second.
+                if let Ok(text) = std::fs::read_to_string(&self.path) {
+                    self.text = text;
+                }
+                self.meters.reloaded("rejected");
+                tracing::error!("the new configuration is not valid, the old one stays in force: {error:#}");
+                return;
+            }
+        };
+        self.text = text;
+        let before = self.runtime.snapshot();
+        let settings = loaded.settings;
+        if settings == *before.settings() {
+            self.meters.reloaded("unchanged");
+            tracing::info!("the configuration says what it said before");
+            return;
+        }
+        for warning in &loaded.warnings {
+            tracing::warn!(line = warning.line, column = warning.column, "{}", warning.message);
+        }
+        for option in settings.needs_restart(before.settings()) {
+            tracing::warn!(option, "this change takes effect only when maitred is started anew");
+        }
+        for (pool, change) in settings.changed_pools(before.settings()) {
+            tracing::info!(%pool, change = ?change, "the pool's settings change");
+        }
+        self.runtime.apply(settings);
+        self.meters.reloaded("applied");
+        tracing::info!("the new configuration is in force");
+    }
+}
+
+async fn asked(hangup: &mut Option<tokio::signal::unix::Signal>) {
+    match hangup {
+        Some(hangup) => {
+            hangup.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}

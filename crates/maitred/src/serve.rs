@@ -1,0 +1,238 @@
+//! `maitred serve`: puts the gateway together, and takes it down in order.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use maitred_config::Settings;
+use maitred_console::Console;
+use maitred_obs::{Level, Meters, RecordSink, start_log};
+use maitred_proxy::{DataPlane, PlaneOptions};
+use maitred_runtime::{Clock, Runtime, Tasks};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config_file;
+use crate::reload::Reloader;
+use crate::tls;
+
+/// Threads for everything that is not the data path: scraping, probes, administration.
+const CONTROL_THREADS: usize = 1;
+
+/// Options of `maitred serve`.
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE", default_value = "maitred.yaml")]
+    config: PathBuf,
+    /// Threads of the data path; as many as there are cores if not given.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// How the log and the access records look, if not as the configuration says.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    /// Where access records go; standard output if not given.
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// Fixes every random choice, to replay a run.
+    #[arg(long, value_name = "N", hide = true)]
+    seed: Option<u64>,
+}
+
+/// `--log-format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Serves until a signal ends it.
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let (text, loaded) = config_file::read(&args.config)?;
+    let settings = loaded.settings;
+    let format = log_format(args, &settings);
+    start_log(format, level(&settings));
+    for warning in &loaded.warnings {
+        let (line, column) = (warning.line, warning.column);
+        tracing::warn!(file = %args.config.display(), line, column, "{}", warning.message);
+    }
+    tls::install_provider();
+    let control = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(CONTROL_THREADS)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .context("cannot start the control threads")?;
+    let served = control.block_on(Gateway::start_and_serve(args, text, settings, format));
+    control.shutdown_background();
+    served
+}
+
+fn log_format(args: &ServeArgs, settings: &Settings) -> maitred_obs::LogFormat {
+    let from_file = match settings.log.format {
+        maitred_config::LogFormat::Text => LogFormat::Text,
+        maitred_config::LogFormat::Json => LogFormat::Json,
+    };
+    match args.log_format.unwrap_or(from_file) {
+        LogFormat::Text => maitred_obs::LogFormat::Text,
+        LogFormat::Json => maitred_obs::LogFormat::Json,
+    }
+}
+
+fn level(settings: &Settings) -> Level {
+    match settings.log.level {
+        maitred_config::LogLevel::Error => Level::Error,
+        maitred_config::LogLevel::Warn => Level::Warn,
+        maitred_config::LogLevel::Info => Level::Info,
+        maitred_config::LogLevel::Debug => Level::Debug,
+        maitred_config::LogLevel::Trace => Level::Trace,
+    }
+}
+
+/// Everything that runs.
+struct Gateway {
+    runtime: Arc<Runtime>,
+    tasks: Tasks,
+    plane: DataPlane,
+    records: RecordSink,
+}
+
+impl Gateway {
+    async fn start_and_serve(
+        args: &ServeArgs,
+        text: String,
+        settings: Settings,
+        format: maitred_obs::LogFormat,
+    ) -> anyhow::Result<ExitCode> {
+        let mut signals = Signals::install()?;
+        let gateway = Self::start(args, text, settings, format).await?;
+        signals.wait_for_end().await;
+        Ok(tokio::select! {
+            code = gateway.drain() => code,
+            () = signals.wait_for_end() => {
+                tracing::warn!("a second signal: ending at once");
+                ExitCode::FAILURE
+            }
+        })
+    }
+
+    async fn start(
+        args: &ServeArgs,
+        text: String,
+        settings: Settings,
+        format: maitred_obs::LogFormat,
+    ) -> anyhow::Result<Self> {
+        let (clock, tasks) = (Clock::start(), Tasks::new());
+        let meters = Arc::new(Meters::new(env!("CARGO_PKG_VERSION")));
+        let records = RecordSink::start(records_out(args)?, meters.records_dropped.clone())?;
+        let tls = tls::load(&settings, &args.config)?;
+        let admin = settings.admin;
+        let runtime = Runtime::start(
+            settings,
+            clock,
+            tasks.clone(),
+            Arc::clone(&meters),
+            args.seed.unwrap_or_else(random),
+        );
+        let listener = TcpListener::bind(admin)
+            .await
+            .with_context(|| format!("cannot listen on {admin} (admin)"))?;
+        let admin = listener.local_addr()?;
+        let console = Console {
+            runtime: Arc::clone(&runtime),
+            meters: Arc::clone(&meters),
+        };
+        let stop = tasks.clone();
+        let serving = maitred_console::serve(listener, console, async move { stop.stopping().await });
+        tasks.spawn(async {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "the administrative listener failed");
+            }
+        });
+        let options = PlaneOptions {
+            threads: args.threads.unwrap_or_else(cores),
+            records: records.clone(),
+            record_format: format,
+            tls,
+            salt: random(),
+        };
+        let plane = DataPlane::start(&runtime, &meters, &options)?;
+        let reloader = Reloader::new(args.config.clone(), text, Arc::clone(&runtime), meters);
+        tasks.spawn_until_stop(reloader.watch());
+        for address in plane.addresses() {
+            tracing::info!(%address, "listening");
+        }
+        tracing::info!(address = %admin, "administration");
+        Ok(Self {
+            runtime,
+            tasks,
+            plane,
+            records,
+        })
+    }
+
+    /// Stops accepting, lets calls finish, and ends in order.
+    async fn drain(self) -> ExitCode {
+        let limit = self.runtime.snapshot().settings().timeouts.drain;
+        tracing::info!(limit = ?limit, "draining: no new calls, running ones may finish; a second signal ends at once");
+        self.runtime.begin_drain();
+        let cut = self.plane.drain(limit).await;
+        if cut > 0 {
+            tracing::warn!(connections = cut, "the time to drain is over; connections were cut");
+        }
+        self.tasks.stop();
+        self.tasks.wait().await;
+        self.records.close();
+        tracing::info!("ended");
+        ExitCode::SUCCESS
+    }
+}
+
+fn records_out(args: &ServeArgs) -> anyhow::Result<Box<dyn std::io::Write + Send>> {
+    match &args.access_log {
+        None => Ok(Box::new(std::io::stdout())),
+        Some(path) => Ok(Box::new(open_log(path)?)),
+    }
+}
+
+fn open_log(path: &Path) -> anyhow::Result<std::fs::File> {
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    file.with_context(|| format!("cannot open the access log {}", path.display()))
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// A number that differs from process to process. Where the system has none, zero: everything works, but ids may repeat.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes),
+        Err(_) => 0,
+    }
+}
+
+/// The signals that end the gateway.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn install() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn wait_for_end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
