@@ -12,7 +12,14 @@ if ! cargo fuzz --version >/dev/null 2>&1; then
     echo "fuzzing needs cargo-fuzz: cargo install cargo-fuzz" >&2
     exit 1
 fi
-for target in request sse metrics_page config; do
+# fuzz TARGET [SEEDS]: new inputs go to fuzz/corpus, which is not kept; the seeds of the crates are only read.
+fuzz() {
+    local target=$1 own=fuzz/corpus/$1
     echo "fuzzing $target for $seconds s"
-    cargo +nightly fuzz run "$target" -- -max_total_time="$seconds"
-done
+    mkdir -p "$own"
+    cargo +nightly fuzz run "$target" "$own" "${@:2}" -- -max_total_time="$seconds"
+}
+fuzz request crates/maitred-llm/corpus/request
+fuzz sse crates/maitred-llm/corpus/sse
+fuzz metrics_page crates/maitred-engines/fixtures
+fuzz config examples
