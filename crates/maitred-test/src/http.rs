@@ -45,7 +45,7 @@ impl Request {
             .body(json)
     }
 
-    /// Adds a header.
+    /// Adds a header. Without a `host` among them there will be one.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -68,7 +68,10 @@ impl Request {
     /// As it goes onto the wire.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut head = format!("{} {} HTTP/1.1\r\nhost: maitred.test\r\n", self.method, self.target);
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
+        if !self.headers.iter().any(|(name, _)| name == "host") {
+            head.push_str("host: maitred.test\r\n");
+        }
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }

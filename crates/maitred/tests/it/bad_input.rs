@@ -1,0 +1,1 @@
+//! Bad input: each gets a clear error, and nothing else happens.

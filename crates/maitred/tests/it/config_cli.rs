@@ -1,0 +1,1 @@
+//! The commands that look at configurations and make keys; secrets stay secret.

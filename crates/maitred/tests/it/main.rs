@@ -1,0 +1,16 @@
+//! The whole program: every test runs the real binary, with simulated or scripted endpoints behind it and real clients
+//! in front.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "whatever is not as expected fails the test"
+)]
+
+mod bad_input;
+mod config_cli;
+mod protocol;
+mod readme;
+mod sdk;
+mod table;
+mod tls;

@@ -1,0 +1,1 @@
+//! What crosses the gateway, byte by byte, and how it ends.

@@ -1,0 +1,1 @@
+//! The official SDKs, as their users run them.

@@ -1,0 +1,1 @@
+//! Listeners with TLS and with HTTP/2.
