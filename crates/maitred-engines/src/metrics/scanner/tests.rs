@@ -59,6 +59,7 @@ fn a_figure_is_found_however_it_is_written() {
 fn what_is_no_figure_is_not_taken_for_one() {
     let check = |page: &str| assert_eq!(scan(page).queued, None, "{page:?}");
     check("m:queued_total 3\n");
+    check("m:queued5 3\n");
     check("m:queue 3\n");
     check("xm:queued 3\n");
     check("#m:queued 3\n");
