@@ -1,9 +1,11 @@
 //! An HTTP/2 client in clear text with prior knowledge.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper::{Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -14,12 +16,12 @@ use crate::{Background, background, within};
 /// A body larger than this fails the test.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// One connection with any number of streams.
-#[derive(Debug)]
+/// One connection with any number of streams. Clones share it.
+#[derive(Clone, Debug)]
 pub struct Http2 {
     sender: SendRequest<Full<Bytes>>,
     address: SocketAddr,
-    _connection: Background<()>,
+    _connection: Arc<Background<()>>,
 }
 
 impl Http2 {
@@ -38,7 +40,7 @@ impl Http2 {
         Self {
             sender,
             address,
-            _connection: connection,
+            _connection: Arc::new(connection),
         }
     }
 
@@ -50,6 +52,11 @@ impl Http2 {
             .body(Full::from(json.to_owned()))
             .expect("a valid request");
         self.send(request).await
+    }
+
+    /// Sends any request and waits, however long, for the head of its answer.
+    pub(crate) async fn begin(&self, request: hyper::Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        self.sender.clone().send_request(request).await
     }
 
     /// Sends any request and gives the status and the whole body.
@@ -65,7 +72,6 @@ impl Http2 {
 
 #[cfg(test)]
 mod tests {
-    use hyper::body::Incoming;
     use hyper::service::service_fn;
     use tokio::net::TcpListener;
 

@@ -16,6 +16,7 @@ mod fixtures;
 mod folder;
 mod http;
 mod http2;
+pub mod load;
 mod output;
 mod program;
 pub mod sdk;
