@@ -90,19 +90,15 @@ impl AnswerTap {
     /// What the endpoint said it used; `None` when it said nothing (yet).
     #[must_use]
     pub fn reported(&self) -> Option<Usage> {
-        let raw = serde_json::from_slice(self.value(Member::Usage)?).ok()?;
-        let mut counts = Counts::default();
-        counts.note_usage(&raw);
-        counts.usage()
+        self.counts().usage()
     }
 
-    /// What the endpoint said, or an estimate, marked as such: `input` for the prompt, and the answer's bytes by the same ratio as
-    /// prompts are estimated.
+    /// What the endpoint said, and an estimate for what it did not say, marked as such: `input` for the prompt, and for the output
+    /// the answer's bytes by the same ratio as prompts are estimated.
     #[must_use]
     pub fn usage(&self, input: TokenCount) -> Usage {
         let output = TokenCount::saturating_from(self.bytes.div_ceil(BYTES_PER_TOKEN as u64));
-        self.reported()
-            .unwrap_or_else(|| Counts::default().usage_or(input, output))
+        self.counts().usage_or(input, output)
     }
 
     /// The value of `error` as it was written, unless it is null.
@@ -127,6 +123,15 @@ impl AnswerTap {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        let usage = self.value(Member::Usage);
+        if let Some(raw) = usage.and_then(|usage| serde_json::from_slice(usage).ok()) {
+            counts.note_usage(&raw);
+        }
+        counts
     }
 
     fn value(&self, member: Member) -> Option<&[u8]> {
