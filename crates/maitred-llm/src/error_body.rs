@@ -4,6 +4,8 @@ use bytes::Bytes;
 use maitred_types::{Dialect, FaultKind};
 use serde::Serialize;
 
+use crate::BodyError;
+
 /// An error of an endpoint, read out of whatever form it had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamError<'a> {
@@ -51,14 +53,21 @@ struct AnthropicError<'a> {
 /// gateway's own limit and an endpoint's can be told apart (E3 of the translation rules).
 #[must_use]
 pub fn error_body(dialect: Dialect, fault: FaultKind, message: &str, request_id: &str) -> Bytes {
-    Bytes::from(own_error(dialect, fault, message, request_id))
+    Bytes::from(own_error(dialect, fault, None, (message, request_id)))
+}
+
+/// The body of an answer that refuses a call's body. OpenAI's `param` names the member at fault.
+#[must_use]
+pub fn body_refusal(dialect: Dialect, error: &BodyError, request_id: &str) -> Bytes {
+    let message = error.to_string();
+    Bytes::from(own_error(dialect, error.fault(), error.field(), (&message, request_id)))
 }
 
 /// The same as an event, for a stream that has begun. In OpenAI's dialect no `[DONE]` may follow it, for that would make a broken
 /// answer look whole (S10 of the translation rules).
 #[must_use]
 pub fn error_event(dialect: Dialect, fault: FaultKind, message: &str, request_id: &str) -> Bytes {
-    event(dialect, &own_error(dialect, fault, message, request_id))
+    event(dialect, &own_error(dialect, fault, None, (message, request_id)))
 }
 
 /// An endpoint's error in the client's dialect. Text, type, field and code are the endpoint's own where the dialect has a place
@@ -74,10 +83,10 @@ pub fn reshape_error_event(dialect: Dialect, error: &UpstreamError<'_>, request_
     event(dialect, &upstream_error(dialect, error, request_id))
 }
 
-fn own_error(dialect: Dialect, fault: FaultKind, message: &str, request_id: &str) -> Vec<u8> {
+fn own_error(dialect: Dialect, fault: FaultKind, param: Option<&str>, (message, request_id): (&str, &str)) -> Vec<u8> {
     let row = fault.row();
     match dialect {
-        Dialect::OpenAi => openai(message, row.openai_type, None, Some(row.label)),
+        Dialect::OpenAi => openai(message, row.openai_type, param, Some(row.label)),
         Dialect::Anthropic => anthropic(message, row.anthropic_type, request_id),
     }
 }
@@ -170,6 +179,25 @@ mod tests {
             Dialect::Anthropic,
             FaultKind::Saturated,
             r#"{"type":"error","error":{"type":"rate_limit_error","message":"no"},"request_id":"r-1"}"#,
+        );
+    }
+
+    #[test]
+    fn a_refused_body_names_its_member() {
+        let error = crate::scan(&Bytes::from_static(b"{\"stream\":1}")).unwrap_err();
+        assert_eq!(
+            body_refusal(Dialect::OpenAi, &error, "r"),
+            concat!(
+                r#"{"error":{"message":"`stream` must be true or false (offset 10)","#,
+                r#""type":"invalid_request_error","param":"stream","code":"invalid_field"}}"#
+            )
+        );
+        assert_eq!(
+            body_refusal(Dialect::Anthropic, &BodyError::MissingModel, "r"),
+            concat!(
+                r#"{"type":"error","error":{"type":"invalid_request_error","#,
+                r#""message":"`model` is missing or empty"},"request_id":"r"}"#
+            )
         );
     }
 

@@ -21,7 +21,7 @@ mod usage;
 pub use answer::{AnswerTap, MAX_MEMBER};
 pub use body::{BodyError, BodyView, MAX_DEPTH, scan};
 pub use call_path::{CallKind, CallPath, ModelPlace, PathError, dialect_of};
-pub use error_body::{UpstreamError, error_body, error_event, reshape_error, reshape_error_event};
+pub use error_body::{UpstreamError, body_refusal, error_body, error_event, reshape_error, reshape_error_event};
 pub use estimate::{BYTES_PER_TOKEN, MEDIA_TOKENS, estimate_tokens};
 pub use filter::{Pass, StreamFilter};
 pub use models_page::{ModelsPage, model_entry};
