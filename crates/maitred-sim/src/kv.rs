@@ -30,6 +30,15 @@ struct Block {
     next: BlockId,
 }
 
+impl Block {
+    const NEW: Self = Self {
+        references: 0,
+        hash: None,
+        previous: ANCHOR,
+        next: ANCHOR,
+    };
+}
+
 /// Keys are hashes already; one multiplication spreads those that are not.
 #[derive(Debug, Default)]
 pub(crate) struct KeyHasher(u64);
@@ -54,39 +63,33 @@ impl Hasher for KeyHasher {
 pub(crate) type KeyMap<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
 /// The pool.
+///
+/// Blocks that were never used lie at the head of the queue, in the order of their numbers. They are not kept one by one, so
+/// that an engine costs memory only for what it has used.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockPool {
+    /// Blocks that were used at least once, behind the anchor.
     blocks: Vec<Block>,
     cached: KeyMap<BlockHash, BlockId>,
+    usable: u32,
     free: u32,
 }
 
 impl BlockPool {
     /// A pool of `blocks` blocks, of which one is never used. At least two.
     pub(crate) fn new(blocks: u32) -> Self {
-        let blocks = blocks.max(2);
-        let mut pool = Self {
-            blocks: vec![
-                Block {
-                    references: 0,
-                    hash: None,
-                    previous: ANCHOR,
-                    next: ANCHOR
-                };
-                blocks as usize
-            ],
+        let usable = blocks.max(2) - 1;
+        Self {
+            blocks: vec![Block::NEW],
             cached: KeyMap::default(),
-            free: 0,
-        };
-        for block in 1..blocks {
-            pool.append(BlockId(block));
+            usable,
+            free: usable,
         }
-        pool
     }
 
     /// Blocks that can be used.
-    pub(crate) fn usable(&self) -> u32 {
-        u32::try_from(self.blocks.len() - 1).unwrap_or(u32::MAX)
+    pub(crate) const fn usable(&self) -> u32 {
+        self.usable
     }
 
     /// Blocks that no sequence holds; some of them may still cache something.
@@ -95,8 +98,8 @@ impl BlockPool {
     }
 
     /// Blocks that sequences hold.
-    pub(crate) fn used(&self) -> u32 {
-        self.usable() - self.free
+    pub(crate) const fn used(&self) -> u32 {
+        self.usable - self.free
     }
 
     /// The block that caches `hash`, and whether it is free.
@@ -115,6 +118,15 @@ impl BlockPool {
 
     /// Takes the least recently freed block; what it cached is lost. `None` when no block is free.
     pub(crate) fn allocate(&mut self) -> Option<BlockId> {
+        let fresh = u32::try_from(self.blocks.len()).unwrap_or(u32::MAX);
+        if fresh <= self.usable {
+            self.blocks.push(Block {
+                references: 1,
+                ..Block::NEW
+            });
+            self.free -= 1;
+            return Some(BlockId(fresh));
+        }
         let block = self.blocks[ANCHOR.index()].next;
         if block == ANCHOR {
             return None;
@@ -172,14 +184,15 @@ impl BlockPool {
         for block in held {
             references[block.index()] += 1;
         }
-        let mut free = 0;
+        let fresh = self.usable as usize + 1 - self.blocks.len();
+        let mut free = u32::try_from(fresh).unwrap_or(u32::MAX);
         let mut block = self.blocks[ANCHOR.index()].next;
         while block != ANCHOR {
             free += 1;
             if references[block.index()] != 0 {
                 return Err("a held block is on the free list");
             }
-            if free > self.usable() {
+            if free > self.usable {
                 return Err("the free list does not end");
             }
             block = self.blocks[block.index()].next;
@@ -188,7 +201,7 @@ impl BlockPool {
             return Err("the free count differs from the free list");
         }
         let held = references.iter().filter(|count| **count > 0).count();
-        if held + free as usize != self.usable() as usize {
+        if held + free as usize != self.usable as usize {
             return Err("free and held blocks do not add up to the pool");
         }
         for (index, block) in self.blocks.iter().enumerate() {

@@ -1,20 +1,25 @@
 //! Prompts as chains of hashes: equal hashes mean equal tokens from the first one on.
 
+use std::num::NonZeroU64;
+
 /// The hash of a full KV block and of everything before it. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockHash(u64);
+pub struct BlockHash(NonZeroU64);
 
 impl BlockHash {
     /// The hash `value`, for a caller that has its own chain; zero is replaced.
     #[must_use]
     pub const fn new(value: u64) -> Self {
-        Self(if value == 0 { 1 } else { value })
+        match NonZeroU64::new(value) {
+            Some(value) => Self(value),
+            None => Self(NonZeroU64::MIN),
+        }
     }
 
     /// The bare number.
     #[must_use]
     pub const fn get(self) -> u64 {
-        self.0
+        self.0.get()
     }
 }
 

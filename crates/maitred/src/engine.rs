@@ -135,6 +135,9 @@ impl Endpoint {
         };
         let core = Arc::new(Core::new(&args.profile, &options, pace));
         core.patch_faults(&args.fault);
+        if args.load_time.is_zero() {
+            core.with(|state| state.life = Life::Serving);
+        }
         let at_first = gate(&args, &core);
         let port = Port::take(args.listen, at_first)?;
         let address = port.address();

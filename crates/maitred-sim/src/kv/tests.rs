@@ -101,6 +101,8 @@ fn a_twin_stays_unnamed() {
 fn each_check_can_fail() {
     let broken = |change: fn(&mut BlockPool, &mut Vec<BlockId>)| {
         let mut pool = BlockPool::new(6);
+        let mut used = filled(&mut pool, 5, 50);
+        pool.release(&mut used);
         let mut held = filled(&mut pool, 3, 10);
         pool.check(held.iter()).unwrap();
         change(&mut pool, &mut held);
@@ -108,7 +110,7 @@ fn each_check_can_fail() {
     };
     let found = [
         broken(|pool, held| pool.append(held[0])),
-        broken(|pool, _| pool.blocks[5].next = BlockId(5)),
+        broken(|pool, _| pool.blocks[1].next = BlockId(1)),
         broken(|pool, _| pool.free += 1),
         broken(|_, held| _ = held.pop()),
         broken(|pool, held| pool.blocks[held[0].index()].references += 1),

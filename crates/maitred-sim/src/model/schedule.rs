@@ -177,9 +177,15 @@ impl EngineModel {
     /// Takes the blocks that `tokens` more tokens of a sequence need; false, with nothing lost, when the pool is too empty.
     fn grow(&mut self, place: Place, tokens: u32) -> bool {
         let sequence = &mut self.sequences[place];
-        let needed = (sequence.computed + tokens).div_ceil(self.limits.block_size) as usize;
-        let missing = needed.saturating_sub(sequence.blocks.len());
-        if missing > self.pool.free() as usize {
+        let needed = u64::from(sequence.computed + tokens);
+        let block_size = u64::from(self.limits.block_size);
+        // Most decode steps stay within the last block; a product is cheaper than a quotient.
+        let room = sequence.blocks.len() as u64 * block_size;
+        if needed <= room {
+            return true;
+        }
+        let missing = (needed - room).div_ceil(block_size);
+        if missing > u64::from(self.pool.free()) {
             return false;
         }
         for _ in 0..missing {
@@ -216,11 +222,12 @@ impl EngineModel {
             draft.batch.add_prefill(tokens, sequence.computed);
         }
         if self.limits.caching {
-            let full = ((sequence.computed + tokens) / self.limits.block_size) as usize;
-            for index in sequence.published..full {
+            let (known, block_size) = (sequence.computed + tokens, self.limits.block_size as usize);
+            while (sequence.published + 1) * block_size <= known as usize {
+                let index = sequence.published;
                 self.pool.publish(sequence.blocks[index], sequence.hashes[index]);
+                sequence.published += 1;
             }
-            sequence.published = full.max(sequence.published);
         }
         draft.budget -= tokens;
         self.plan.push((place, tokens));

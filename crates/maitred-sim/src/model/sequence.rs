@@ -95,7 +95,7 @@ impl Sequence {
     pub(super) fn generate(&mut self, block_size: u32, caching: bool) {
         if caching {
             self.hasher.push(output_token(self.output_seed, self.generated));
-            if (self.known() + 1).is_multiple_of(block_size) {
+            if (self.hashes.len() + 1) * block_size as usize == self.known() as usize + 1 {
                 self.hashes.push(self.hasher.hash());
             }
         }

@@ -21,6 +21,9 @@ use tokio::sync::watch;
 /// Pending connections that the kernel holds, as uvicorn asks for.
 const BACKLOG: u32 = 2048;
 
+/// Connections beyond these are closed at once.
+const MAX_CONNECTIONS: usize = 8192;
+
 /// Whether connections are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gate {
@@ -120,8 +123,11 @@ pub(super) async fn serve(
         loop {
             tokio::select! {
                 accepted = listener.accept() => {
-                    if let Ok((stream, _)) = accepted {
-                        connections.spawn_until_stop(connection(stream, for_connections.clone(), answering.clone()));
+                    if let Ok((stream, _)) = accepted
+                        && connections.running() < MAX_CONNECTIONS
+                    {
+                        let connection = connection(stream, for_connections.clone(), answering.clone());
+                        connections.spawn_until_stop(connection);
                     }
                 }
                 shut = gate.wait_for(|gate| *gate == Gate::Shut) => {

@@ -159,16 +159,21 @@ async fn every_flavor_has_the_figures_of_its_mapping() {
 #[tokio::test]
 async fn a_client_that_leaves_frees_its_place() {
     let stage = Stage::serving("--max-num-seqs 1 --time-scale 1").await;
+    // One that is running, streamed; one that waits, streamed; and one that waits for a whole answer.
     let mut calls = busy(&stage, "tiny", 2).await;
-    stage.state("waiting", |waiting| waiting == 1).await;
+    let mut whole = Connection::open(stage.address).await;
+    let body = chat(&json!({"max_tokens": 1500, "ignore_eos": true})).to_string();
+    whole
+        .send(&Request::post("/v1/chat/completions", body).to_bytes())
+        .await;
+    stage.state("waiting", |waiting| waiting == 2).await;
     calls[0].event().await.unwrap();
-    let aborted = |page: &str| page.contains("finished_reason=\"abort\",model_name=\"tiny\"} 2.0");
-    drop(calls);
+    drop((calls, whole));
     eventually("an idle page", async || {
         let page = stage.get("/metrics").await.text();
         let signals = scan(Engine::Vllm, &page);
         let idle = (signals.running, signals.queued, signals.kv_used) == (Some(0.0), Some(0.0), Some(0.0));
-        (idle && aborted(&page)).then_some(())
+        (idle && page.contains("finished_reason=\"abort\",model_name=\"tiny\"} 3.0")).then_some(())
     })
     .await;
 }
