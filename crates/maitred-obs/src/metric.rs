@@ -129,3 +129,19 @@ pub fn reference_markdown() -> String {
     }
     page
 }
+
+#[cfg(test)]
+mod tests {
+    /// Compares the page with what it should be, or writes it when `UPDATE_REFERENCE` is set.
+    #[test]
+    fn the_reference_page_is_fresh() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
+        let page = super::reference_markdown();
+        #[expect(clippy::disallowed_methods, reason = "the switch that rewrites a generated page")]
+        if std::env::var("UPDATE_REFERENCE").is_ok() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(found, page, "docs/reference/metrics.md is out of date; run: UPDATE_REFERENCE=1 cargo test -p maitred-obs");
+    }
+}

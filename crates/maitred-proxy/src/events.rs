@@ -212,8 +212,9 @@ impl EventStream {
     fn finish(&mut self) {
         match self.reader.finish() {
             Ok(Some(event)) => {
-                if self.judge(&event) == Pass::Relay && event.is_complete() {
-                    self.push(event.into_raw());
+                // An event that was judged whole lacks at most its blank line; a torn one is a failure by now.
+                if self.judge(&event) == Pass::Relay && self.judge.is_done() {
+                    self.push(event.into_closed());
                 }
             }
             Ok(None) => {}

@@ -5,6 +5,8 @@
     reason = "a command talks to whoever runs it"
 )]
 
+#[cfg(test)]
+mod cli_reference;
 mod config_file;
 mod demo;
 mod engine;
