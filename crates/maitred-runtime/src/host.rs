@@ -9,7 +9,7 @@ use http::HeaderValue;
 use maitred_config::{EngineSettings, PoolSettings};
 use maitred_engines::{Engine, PageSignals};
 use maitred_obs::{EndpointSample, Meters, PoolMeters};
-use maitred_sched::{DrainCause, LoraSignal, Picked, Pool, ReadinessChange, ReadinessReport, Refusal, Signals};
+use maitred_sched::{DrainCause, LoraSignal, Picked, Pool, Proofs, ReadinessReport, Refusal, Signals};
 use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, ModelName, PoolName, Time, TokenCount, Usage};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -40,6 +40,8 @@ struct Core {
     engines: Vec<Engine>,
     /// Endpoints that an operator sent away; they stay away until the settings are loaded anew.
     sent_away: BTreeSet<Address>,
+    /// Whether the settings have no such pool any more.
+    is_closed: bool,
 }
 
 /// An endpoint that is wanted.
@@ -49,6 +51,16 @@ struct Wanted {
     engine: Arc<EngineSettings>,
     /// Rung when the endpoint should be probed now rather than at the next turn.
     probe_now: Arc<Notify>,
+}
+
+/// What a watcher watches.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    /// The endpoint in its present life. What is found out is reported about this life and no later one.
+    pub(crate) id: EndpointId,
+    pub(crate) engine: Arc<EngineSettings>,
+    /// Whether its readiness has been proven and still holds.
+    pub(crate) is_proven: bool,
 }
 
 impl PoolHost {
@@ -61,6 +73,7 @@ impl PoolHost {
                 wanted: BTreeMap::new(),
                 engines: Vec::new(),
                 sent_away: BTreeSet::new(),
+                is_closed: false,
             }),
             credential: ArcSwap::from_pointee(credential(&settings)),
             meters: meters.pool(&settings.name),
@@ -222,56 +235,70 @@ impl PoolHost {
         true
     }
 
+    /// Lets every endpoint go, because the settings have no such pool any more.
+    pub(crate) fn close(&self, now: Time) {
+        for address in self.addresses() {
+            self.drain(&address, DrainCause::Unlisted, now);
+        }
+        self.core.lock().is_closed = true;
+        self.bell.notify_one();
+    }
+
+    /// Whether the pool is closed, and its last endpoint has gone.
+    pub(crate) fn is_over(&self) -> bool {
+        let core = self.core.lock();
+        core.is_closed && !core.pool.has_events() && core.pool.rows(Time::ZERO).next().is_none()
+    }
+
     /// The addresses that are wanted.
     pub(crate) fn addresses(&self) -> Vec<Address> {
         self.core.lock().wanted.keys().cloned().collect()
     }
 
-    /// What runs at `address`; `None` once it is not wanted any more.
-    pub(crate) fn engine(&self, address: &Address) -> Option<Arc<EngineSettings>> {
-        self.core
-            .lock()
+    /// What there is to know for the watcher that was told to listen to `probe_now`; `None` once its endpoint is not wanted any
+    /// more, even if another one is wanted at the same address since.
+    pub(crate) fn subject(&self, address: &Address, probe_now: &Arc<Notify>) -> Option<Subject> {
+        let core = self.core.lock();
+        let wanted = core
             .wanted
             .get(address)
-            .map(|wanted| Arc::clone(&wanted.engine))
+            .filter(|wanted| Arc::ptr_eq(&wanted.probe_now, probe_now))?;
+        Some(Subject {
+            id: wanted.id,
+            engine: Arc::clone(&wanted.engine),
+            is_proven: core.pool.proofs(wanted.id) == Some(Proofs::ALL),
+        })
     }
 
     /// Hands a page's figures to the core. `asked_at` is when the page was asked for.
-    pub(crate) fn observe(&self, address: &Address, signals: &Signals, asked_at: Time, now: Time) {
-        self.with_endpoint(address, |pool, id| {
-            pool.observe(id, signals, asked_at, now);
-        });
+    pub(crate) fn observe(&self, id: EndpointId, signals: &Signals, asked_at: Time, now: Time) {
+        self.with_pool(|pool| pool.observe(id, signals, asked_at, now));
     }
 
-    pub(crate) fn scrape_failed(&self, address: &Address, now: Time) {
-        self.with_endpoint(address, |pool, id| {
-            pool.scrape_failed(id, now);
-        });
+    pub(crate) fn scrape_failed(&self, id: EndpointId, now: Time) {
+        self.with_pool(|pool| pool.scrape_failed(id, now));
     }
 
-    /// Tells the core what a probe found, and what that changed.
-    pub(crate) fn probed(&self, address: &Address, report: ReadinessReport, now: Time) -> ReadinessChange {
-        self.with_endpoint(address, |pool, id| pool.set_readiness(id, report, now))
-            .unwrap_or(ReadinessChange::Unknown)
+    /// Tells the core what a probe found. A report about a life that has ended changes nothing.
+    pub(crate) fn probed(&self, id: EndpointId, report: ReadinessReport, now: Time) {
+        self.with_pool(|pool| pool.set_readiness(id, report, now));
     }
 
-    /// The endpoint has begun another life.
-    pub(crate) fn restarted(&self, address: &Address, now: Time) {
+    /// The endpoint has begun another life, whose id is returned if it is wanted.
+    pub(crate) fn restarted(&self, id: EndpointId, now: Time) -> Option<EndpointId> {
         let mut core = self.core.lock();
-        let Some(id) = core.wanted.get(address).map(|wanted| wanted.id) else {
-            return;
-        };
         let engine = core.engine(id).unwrap_or_default();
         let next = core.pool.restart(id, now);
         if let Some(next) = next {
             core.set_engine(next, engine);
-            if let Some(wanted) = core.wanted.get_mut(address) {
+            if let Some(wanted) = core.wanted.values_mut().find(|wanted| wanted.id == id) {
                 wanted.id = next;
                 wanted.probe_now.notify_one();
             }
         }
         drop(core);
         self.bell.notify_one();
+        next
     }
 
     /// Has the endpoint probed now.
@@ -313,16 +340,15 @@ impl PoolHost {
             .any(|sample| sample.state == maitred_obs::EndpointState::Ready)
     }
 
-    fn with_endpoint<T>(&self, address: &Address, act: impl FnOnce(&mut Pool, EndpointId) -> T) -> Option<T> {
+    fn with_pool<T>(&self, act: impl FnOnce(&mut Pool) -> T) -> T {
         let mut core = self.core.lock();
-        let id = core.wanted.get(address)?.id;
-        let outcome = act(&mut core.pool, id);
+        let outcome = act(&mut core.pool);
         let has_events = core.pool.has_events();
         drop(core);
         if has_events {
             self.bell.notify_one();
         }
-        Some(outcome)
+        outcome
     }
 }
 
@@ -349,11 +375,16 @@ fn credential(settings: &PoolSettings) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// The figures of a page as the core wants them; `None` when the two that every decision needs are missing.
+/// The figures of a page as the core wants them; `None` when one is missing that its engine should give.
+///
+/// What an engine has no word for (Triton says nothing of running requests) counts as zero: this gateway's own leases stand in.
 pub(crate) fn signals(page: &PageSignals) -> Option<Signals> {
+    if !page.missing().is_empty() {
+        return None;
+    }
     Some(Signals {
-        queued: count(page.queued?),
-        running: count(page.running?),
+        queued: count(page.queued.unwrap_or(0.0)),
+        running: count(page.running.unwrap_or(0.0)),
         kv_used: page.kv_used,
         block_size: page.block_size,
         blocks: page.blocks,

@@ -1,13 +1,15 @@
 //! Keeping one pool: letting its core's time pass, acting on what it says, and matching its endpoints to what is wanted.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_config::{Discovery, EngineSettings, PoolSettings};
+use maitred_config::{EngineSettings, PoolSettings};
 use maitred_sched::{DrainCause, PoolEvent};
 use maitred_types::{Address, EndpointId};
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::fetch::Fetcher;
@@ -25,16 +27,21 @@ pub(crate) struct Keeper {
     pub(crate) clock: Clock,
     pub(crate) tasks: Tasks,
     pub(crate) fetcher: Fetcher,
+    /// What the last look-up that succeeded found.
+    pub(crate) found: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 impl Keeper {
-    /// Lets time pass in the core whenever it asks for it, and acts on its events.
+    /// Lets time pass in the core whenever it asks for it, and acts on its events, until the pool is closed and empty.
     pub(crate) async fn keep(self) {
         loop {
             let now = self.clock.now();
             let (events, wakeup) = self.host.advance(now);
             for event in &events {
                 self.act(event);
+            }
+            if self.host.is_over() {
+                return;
             }
             let rest = wakeup.map_or(IDLE, |at| at.since(now).max(Duration::from_millis(1)));
             tokio::select! {
@@ -70,15 +77,13 @@ impl Keeper {
                 tracing::info!(%pool, endpoint = self.name(*endpoint), "the endpoint has no calls left");
             }
             PoolEvent::Gone { address, .. } => {
-                tracing::info!(%pool, endpoint = %address, "the endpoint has left the pool")
+                tracing::info!(%pool, endpoint = %address, "the endpoint has left the pool");
             }
             PoolEvent::Restarted { next, .. } => {
                 tracing::info!(%pool, endpoint = self.name(*next), "the endpoint begins another life");
             }
             PoolEvent::RestartSeen { endpoint } => {
-                if let Some(address) = self.host.address(*endpoint) {
-                    self.host.restarted(&address, self.clock.now());
-                }
+                self.host.restarted(*endpoint, self.clock.now());
             }
             PoolEvent::Frozen { endpoint } => {
                 tracing::warn!(%pool, endpoint = self.name(*endpoint), "the endpoint's metrics stand still under load");
@@ -87,7 +92,7 @@ impl Keeper {
                 tracing::info!(%pool, endpoint = self.name(*endpoint), "the endpoint's metrics move again");
             }
             PoolEvent::PanicEntered => {
-                tracing::error!(%pool, "every endpoint has failed; calls go to them all the same")
+                tracing::error!(%pool, "every endpoint has failed; calls go to them all the same");
             }
             PoolEvent::PanicLeft => tracing::info!(%pool, "at least one endpoint works again"),
         }
@@ -100,15 +105,17 @@ impl Keeper {
         )
     }
 
-    /// Takes in what is wanted and new, and lets go what is not wanted any more.
-    pub(crate) fn match_endpoints(&self, wanted: &BTreeMap<Address, EngineSettings>) {
+    /// Takes in what is wanted and new, and lets go what is not wanted any more: what the settings name, and what was found when
+    /// the name was last looked up with success.
+    pub(crate) fn match_endpoints(&self) {
+        let wanted = wanted(&self.host.settings(), &self.found.lock());
         let now = self.clock.now();
         for address in self.host.addresses() {
             if !wanted.contains_key(&address) {
                 self.host.drain(&address, DrainCause::Unlisted, now);
             }
         }
-        for (address, engine) in wanted {
+        for (address, engine) in &wanted {
             if let Some(probe_now) = self.host.add(address, engine, now) {
                 let watch = Watch {
                     host: Arc::clone(&self.host),
@@ -128,33 +135,41 @@ impl Keeper {
         loop {
             let settings = self.host.settings();
             let Some(discovery) = &settings.discovery else { return };
-            match tokio::net::lookup_host((discovery.name.as_str(), discovery.port)).await {
-                Ok(found) => self.match_endpoints(&wanted(&settings, Some((discovery, found.collect())))),
-                Err(error) => {
-                    // Whoever was found before stays: a name server that is down does not take endpoints down.
-                    tracing::warn!(pool = %settings.name, name = discovery.name, %error, "the look-up failed");
-                }
-            }
+            let answer = tokio::net::lookup_host((discovery.name.as_str(), discovery.port)).await;
+            self.looked_up(&discovery.name, answer.map(Iterator::collect));
             tokio::time::sleep(discovery.refresh).await;
+        }
+    }
+
+    /// Takes the answer to a look-up.
+    pub(crate) fn looked_up(&self, name: &str, answer: io::Result<Vec<SocketAddr>>) {
+        match answer {
+            Ok(found) => {
+                *self.found.lock() = found;
+                self.match_endpoints();
+            }
+            Err(error) => {
+                // Whoever was found before stays: a name server that is down does not take endpoints down.
+                tracing::warn!(pool = %self.host.name(), name, %error, "the look-up failed");
+            }
         }
     }
 }
 
 /// The endpoints that the file names, and those that were found.
-pub(crate) fn wanted(
-    settings: &PoolSettings,
-    found: Option<(&Discovery, Vec<SocketAddr>)>,
-) -> BTreeMap<Address, EngineSettings> {
+fn wanted(settings: &PoolSettings, found: &[SocketAddr]) -> BTreeMap<Address, EngineSettings> {
     let named = settings
         .endpoints
         .iter()
         .map(|endpoint| (endpoint.address.clone(), endpoint.engine.clone()));
-    let found = found.into_iter().flat_map(|(discovery, addresses)| {
-        let engine = discovery.engine.clone();
-        addresses
-            .into_iter()
-            .map(move |address| (Address::from(address.to_string()), engine.clone()))
+    let found = settings.discovery.iter().flat_map(|discovery| {
+        found
+            .iter()
+            .map(|address| (Address::from(address.to_string()), discovery.engine.clone()))
     });
     // What the file says of an endpoint by name holds before what holds for all that are found.
     found.chain(named).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,8 @@ mod sample;
 mod session;
 mod snapshot;
 mod tasks;
+#[cfg(test)]
+mod testing;
 mod watch;
 
 pub use booking::{Ask, Booking, NoPlace};

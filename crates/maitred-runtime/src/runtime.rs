@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::fetch::Fetcher;
 use crate::host::PoolHost;
-use crate::keeper::{Keeper, wanted};
+use crate::keeper::Keeper;
 use crate::snapshot::Snapshot;
 use crate::tasks::Tasks;
 
@@ -71,7 +71,7 @@ impl Runtime {
             let stays = settings.pools.iter().any(|pool| pool.name == *name);
             if !stays {
                 kept.discovery.stop();
-                kept.keeper.match_endpoints(&BTreeMap::new());
+                kept.keeper.host.close(self.clock.now());
             }
             stays
         });
@@ -95,6 +95,7 @@ impl Runtime {
                     clock: self.clock,
                     tasks: self.tasks.clone(),
                     fetcher: self.fetcher.clone(),
+                    found: Arc::default(),
                 };
                 self.tasks.spawn_until_stop(keeper.clone().keep());
                 let kept = Kept {
@@ -104,10 +105,10 @@ impl Runtime {
                 pools.entry(settings.name.clone()).or_insert(kept)
             }
         };
+        // Those named in the file need no answer from a name server.
+        kept.keeper.match_endpoints();
         if settings.discovery.is_some() {
             kept.discovery.spawn_until_stop(kept.keeper.clone().discover());
-        } else {
-            kept.keeper.match_endpoints(&wanted(settings, None));
         }
         Arc::clone(&kept.keeper.host)
     }

@@ -9,15 +9,15 @@ use maitred_engines::{
     Advance, Answer, Engine, HealthVerdict, InferencePath, MetricMapping, PageError, PageSignals, Readiness,
     ReadinessStep, Scanner, WhyNot, judge_health,
 };
-use maitred_sched::{Proofs, ReadinessChange, ReadinessReport};
-use maitred_types::{Address, Time};
+use maitred_sched::{Proofs, ReadinessReport};
+use maitred_types::{Address, EndpointId, Time};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::clock::Clock;
 use crate::fetch::{Ask, FetchError, Fetched, Fetcher};
-use crate::host::{PoolHost, signals};
+use crate::host::{PoolHost, Subject, signals};
 
 /// Largest metrics page that is read. vLLM's is some 60 KiB; every adapter and label adds to it.
 const PAGE_CAP: usize = 8 << 20;
@@ -35,9 +35,9 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// What runs at the endpoint, as the settings say now; `None` once it is not wanted any more.
-    fn engine(&self) -> Option<Arc<EngineSettings>> {
-        self.host.engine(&self.address)
+    /// The endpoint as it is now; `None` once it is not wanted any more.
+    fn subject(&self) -> Option<Subject> {
+        self.host.subject(&self.address, &self.probe_now)
     }
 
     async fn fetch(&self, path: &str, body: Option<Bytes>, limits: (Duration, usize)) -> Result<Fetched, FetchError> {
@@ -57,18 +57,19 @@ impl Watch {
     /// Reads the metrics page again and again until the endpoint is not wanted any more.
     pub(crate) async fn scrape(self) {
         let mut reading = Reading::default();
-        while let Some(engine) = self.engine() {
+        while let Some(subject) = self.subject() {
             let settings = self.host.settings();
             let asked_at = self.clock.now();
             let next = self.clock.instant(asked_at + settings.scrape.interval);
-            let page = reading.read(&self, &engine, settings.scrape.timeout).await;
-            self.take_in(&mut reading, page, asked_at);
+            let page = reading.read(&self, &subject.engine, settings.scrape.timeout).await;
+            self.take_in(subject.id, &mut reading, page, asked_at);
             tokio::time::sleep_until(next).await;
         }
     }
 
-    fn take_in(&self, reading: &mut Reading, page: Result<PageSignals, Unreadable>, asked_at: Time) {
+    fn take_in(&self, id: EndpointId, reading: &mut Reading, page: Result<PageSignals, Unreadable>, asked_at: Time) {
         let now = self.clock.now();
+        let mut id = id;
         match page.and_then(|page| {
             signals(&page)
                 .map(|signals| (page, signals))
@@ -77,14 +78,14 @@ impl Watch {
             Ok((page, signals)) => {
                 if reading.has_restarted(&page) {
                     tracing::info!(pool = %self.host.name(), endpoint = %self.address, "the endpoint has restarted");
-                    self.host.restarted(&self.address, now);
+                    id = self.host.restarted(id, now).unwrap_or(id);
                 }
                 self.host.meters().scraped("ok");
-                self.host.observe(&self.address, &signals, asked_at, now);
+                self.host.observe(id, &signals, asked_at, now);
             }
             Err(why) => {
                 self.host.meters().scraped(why.label());
-                self.host.scrape_failed(&self.address, now);
+                self.host.scrape_failed(id, now);
             }
         }
     }
@@ -92,12 +93,12 @@ impl Watch {
     /// Proves readiness, and from then on looks after health, until the endpoint is not wanted any more.
     pub(crate) async fn probe(self) {
         let mut progress = Progress::default();
-        while let Some(engine) = self.engine() {
+        while let Some(subject) = self.subject() {
             let settings = self.host.settings();
             let pause = match settings.probes.startup.check {
-                StartupCheck::Port => self.probe_port(&settings).await,
-                StartupCheck::Health => self.probe_health(&settings, &engine).await,
-                StartupCheck::Full => self.probe_fully(&settings, &engine, &mut progress).await,
+                StartupCheck::Port => self.probe_port(&settings, &subject).await,
+                StartupCheck::Health => self.probe_health(&settings, &subject).await,
+                StartupCheck::Full => self.probe_fully(&settings, &subject, &mut progress).await,
             };
             // Whoever rings wants a probe at once: after a restart, or an ejection.
             tokio::select! {
@@ -108,70 +109,67 @@ impl Watch {
     }
 
     /// The comparison that shows why a port check is not enough.
-    async fn probe_port(&self, settings: &PoolSettings) -> Duration {
+    async fn probe_port(&self, settings: &PoolSettings, subject: &Subject) -> Duration {
         let connected = timeout(
             settings.probes.readiness.timeout,
             TcpStream::connect(self.address.as_str()),
         )
         .await;
-        self.all_or_nothing(matches!(connected, Ok(Ok(_))));
+        self.all_or_nothing(subject.id, matches!(connected, Ok(Ok(_))));
         settings.probes.readiness.interval
     }
 
     /// Trusts the engine's own word.
-    async fn probe_health(&self, settings: &PoolSettings, engine: &EngineSettings) -> Duration {
+    async fn probe_health(&self, settings: &PoolSettings, subject: &Subject) -> Duration {
+        let engine = subject.engine.engine;
         let limits = (settings.probes.readiness.timeout, PROBE_CAP);
-        let health = self.fetch(engine.engine.health_path(), None, limits).await;
-        let verdict = health.map(|answer| judge_health(engine.engine, answer.status.as_u16()));
+        let health = self.fetch(engine.health_path(), None, limits).await;
+        let verdict = health.map(|answer| judge_health(engine, answer.status.as_u16()));
         if verdict == Ok(HealthVerdict::Unavailable) {
             self.host
-                .probed(&self.address, ReadinessReport::Unavailable, self.clock.now());
+                .probed(subject.id, ReadinessReport::Unavailable, self.clock.now());
         } else {
-            self.all_or_nothing(verdict == Ok(HealthVerdict::Healthy));
+            self.all_or_nothing(subject.id, verdict == Ok(HealthVerdict::Healthy));
         }
         settings.probes.readiness.interval
     }
 
-    fn all_or_nothing(&self, is_healthy: bool) {
+    fn all_or_nothing(&self, id: EndpointId, is_healthy: bool) {
         let report = if is_healthy {
             ReadinessReport::Healthy(Proofs::ALL)
         } else {
             ReadinessReport::Failed
         };
         self.host.meters().probed(if is_healthy { "ready" } else { "not_yet" });
-        self.host.probed(&self.address, report, self.clock.now());
+        self.host.probed(id, report, self.clock.now());
     }
 
     /// Takes as many steps as succeed. Returns when to go on.
-    async fn probe_fully(&self, settings: &PoolSettings, engine: &EngineSettings, progress: &mut Progress) -> Duration {
-        let mut readiness = progress.take(settings, engine);
+    async fn probe_fully(&self, settings: &PoolSettings, subject: &Subject, progress: &mut Progress) -> Duration {
+        let mut readiness = progress.take(settings, subject);
         let pause = loop {
-            let advance = self.step(settings, engine, &mut readiness, &mut progress.reading).await;
+            let advance = self
+                .step(settings, &subject.engine, &mut readiness, &mut progress.reading)
+                .await;
             self.host.meters().probed(advance_label(&advance));
             if let Advance::Next(_) = advance {
                 continue;
             }
-            break self.conclude(settings, &advance, &mut readiness, &mut progress.failures);
+            break self.conclude(settings, subject.id, &advance, &mut progress.failures);
         };
         progress.readiness = Some(readiness);
         pause
     }
 
     /// Tells the core what the steps came to. Returns when to go on.
-    fn conclude(
-        &self,
-        settings: &PoolSettings,
-        advance: &Advance,
-        readiness: &mut Readiness,
-        failures: &mut u32,
-    ) -> Duration {
+    fn conclude(&self, settings: &PoolSettings, id: EndpointId, advance: &Advance, failures: &mut u32) -> Duration {
         let now = self.clock.now();
         let report = match advance {
             Advance::Ready | Advance::Next(_) => ReadinessReport::Healthy(Proofs::ALL),
             Advance::NotYet(WhyNot::Unavailable) | Advance::Draining => ReadinessReport::Unavailable,
             Advance::NotYet(_) | Advance::Failing(_) => ReadinessReport::Failed,
         };
-        let change = self.host.probed(&self.address, report, now);
+        self.host.probed(id, report, now);
         match advance {
             Advance::Ready | Advance::Next(_) => *failures = 0,
             Advance::NotYet(why) => {
@@ -183,10 +181,6 @@ impl Watch {
                 tracing::warn!(pool = %self.host.name(), endpoint = %self.address, %why, "a health probe failed");
             }
             Advance::Draining => {}
-        }
-        // What was proven before does not hold for a life that has ended.
-        if change == ReadinessChange::NotReady {
-            readiness.reset();
         }
         settings.probes.readiness.interval
     }
@@ -237,21 +231,24 @@ impl Watch {
 #[derive(Default)]
 struct Progress {
     readiness: Option<Readiness>,
-    /// What the proof is about; another engine or model begins anew.
-    subject: Option<(Engine, String, InferencePath)>,
+    /// What the proof is about; another life, engine or model begins anew.
+    about: Option<(EndpointId, Engine, String, InferencePath)>,
     reading: Reading,
     failures: u32,
 }
 
 impl Progress {
-    fn take(&mut self, settings: &PoolSettings, engine: &EngineSettings) -> Readiness {
-        let subject = (engine.engine, tested_model(settings), settings.probes.startup.inference);
+    fn take(&mut self, settings: &PoolSettings, subject: &Subject) -> Readiness {
+        let (engine, model) = (subject.engine.engine, tested_model(settings));
+        let inference = settings.probes.startup.inference;
+        let about = Some((subject.id, engine, model.clone(), inference));
         match self.readiness.take() {
-            Some(readiness) if self.subject.as_ref() == Some(&subject) => readiness,
+            // The core forgets what was proven when an endpoint drains or fails too often; then it must be proven again.
+            Some(readiness) if self.about == about && (subject.is_proven || !readiness.is_ready()) => readiness,
             Some(_) | None => {
-                let readiness = Readiness::new(subject.0, subject.1.clone(), subject.2);
-                self.subject = Some(subject);
-                readiness
+                self.about = about;
+                self.failures = 0;
+                Readiness::new(engine, model, inference)
             }
         }
     }
@@ -362,16 +359,4 @@ fn page_address(address: &Address, port: Option<u16>) -> Address {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_of_its_own_replaces_the_endpoints() {
-        let check = |address: &str, port: Option<u16>, expected: &str| {
-            assert_eq!(page_address(&Address::from(address), port).as_str(), expected);
-        };
-        check("10.0.0.1:8000", None, "10.0.0.1:8000");
-        check("10.0.0.1:8000", Some(8002), "10.0.0.1:8002");
-        check("[::1]:8000", Some(8002), "[::1]:8002");
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use maitred_types::{EndpointId, Time};
 use crate::columns::{Phase, Trial};
 use crate::event::{DrainCause, PoolEvent, ReturnCause};
 use crate::pool::Pool;
-use crate::readiness::{ReadinessChange, ReadinessReport};
+use crate::readiness::{Proofs, ReadinessChange, ReadinessReport};
 
 impl Pool {
     /// Takes what one probe found. An endpoint takes calls once all three proofs are there.
@@ -27,6 +27,13 @@ impl Pool {
             ReadinessReport::Failed => self.probe_failed(at),
             ReadinessReport::Unavailable => self.unavailable(at),
         }
+    }
+
+    /// What an endpoint has proven, as far as nothing has been said against it since. `None` when there is no such endpoint.
+    #[must_use]
+    pub fn proofs(&self, id: EndpointId) -> Option<Proofs> {
+        let at = self.columns.find(id)?;
+        Some(self.columns.endpoints[at].readiness.proofs())
     }
 
     fn make_ready(&mut self, at: usize) -> ReadinessChange {

@@ -1,0 +1,180 @@
+use super::*;
+use crate::testing::{Scene, pass};
+use maitred_types::LeaseEnd;
+
+const ONE: &str = "10.0.0.1:8000";
+const TWO: &str = "10.0.0.2:8000";
+const BOTH: &str = "endpoints: [{ address: \"10.0.0.1:8000\" }, { address: \"10.0.0.2:8000\" }]";
+const FIRST: &str = "endpoints: [{ address: \"10.0.0.1:8000\" }]";
+const NAME: &str = "dns: { name: name, port: 8000 }";
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn states(scene: &Scene, expected: &[(&str, &str)]) {
+    let states = scene.states();
+    let states: Vec<_> = states
+        .iter()
+        .map(|(address, state)| (address.as_str(), *state))
+        .collect();
+    assert_eq!(states, expected);
+}
+
+/// Books on one endpoint in particular.
+fn book_on(scene: &Scene, address: &str) -> crate::Booking {
+    let mut others = Vec::new();
+    loop {
+        let booking = scene.book().unwrap();
+        if booking.address().as_str() == address {
+            return booking;
+        }
+        others.push(booking);
+        assert!(others.len() < 100, "{address} is never picked");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_leaves_the_file_finishes_what_it_has() {
+    let scene = Scene::new(BOTH);
+    pass(SECOND).await;
+    states(&scene, &[(ONE, "ready"), (TWO, "ready")]);
+    let booking = book_on(&scene, TWO);
+    scene.reload(FIRST);
+    states(&scene, &[(ONE, "ready"), (TWO, "draining")]);
+    pass(SECOND * 60).await;
+    states(&scene, &[(ONE, "ready"), (TWO, "draining")]);
+    booking.finish(LeaseEnd::Success, None, scene.clock.now());
+    states(&scene, &[(ONE, "ready")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_comes_back_at_once_is_watched_by_one() {
+    let scene = Scene::new(BOTH);
+    pass(SECOND).await;
+    let booking = book_on(&scene, TWO);
+    for _ in 0..10 {
+        scene.reload(FIRST);
+        scene.reload(BOTH);
+    }
+    // The life that ends and the one that begins stand side by side.
+    pass(SECOND).await;
+    states(&scene, &[(ONE, "ready"), (TWO, "draining"), (TWO, "ready")]);
+    let before = (
+        scene.endpoints.asked(ONE, "/metrics"),
+        scene.endpoints.asked(TWO, "/metrics"),
+    );
+    pass(SECOND * 10).await;
+    let after = (
+        scene.endpoints.asked(ONE, "/metrics"),
+        scene.endpoints.asked(TWO, "/metrics"),
+    );
+    assert_eq!((after.0 - before.0, after.1 - before.1), (200, 200));
+    assert_eq!(
+        scene.sample(ONE).map(|sample| sample.picks > 0),
+        Some(true),
+        "who stayed keeps its figures"
+    );
+    booking.finish(LeaseEnd::Success, None, scene.clock.now());
+    states(&scene, &[(ONE, "ready"), (TWO, "ready")]);
+    assert_eq!(
+        scene.sample(TWO).map(|sample| sample.picks),
+        Some(0),
+        "who came anew has none"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_the_dns_answer_drains_and_a_failed_look_up_moves_nobody() {
+    let scene = Scene::new(NAME);
+    states(&scene, &[]);
+    scene.found(&[ONE, TWO]);
+    pass(SECOND).await;
+    states(&scene, &[(ONE, "ready"), (TWO, "ready")]);
+    scene.keeper.looked_up("name", Err(io::ErrorKind::TimedOut.into()));
+    states(&scene, &[(ONE, "ready"), (TWO, "ready")]);
+    let booking = book_on(&scene, ONE);
+    scene.found(&[TWO]);
+    states(&scene, &[(ONE, "draining"), (TWO, "ready")]);
+    booking.finish(LeaseEnd::Success, None, scene.clock.now());
+    states(&scene, &[(TWO, "ready")]);
+    // Other settings do not make it forget what was found.
+    scene.reload(&format!("{NAME}\nmax_in_flight: 5"));
+    states(&scene, &[(TWO, "ready")]);
+    scene.reload(FIRST);
+    states(&scene, &[(ONE, "loading")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_of_the_file_need_no_name_server() {
+    let scene = Scene::new(&format!("{FIRST}\n{NAME}"));
+    scene.keeper.looked_up("name", Err(io::ErrorKind::TimedOut.into()));
+    pass(SECOND).await;
+    states(&scene, &[(ONE, "ready")]);
+    scene.found(&[TWO]);
+    scene.found(&[]);
+    states(&scene, &[(ONE, "ready")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_sent_away_stays_away_until_the_settings_are_loaded() {
+    let scene = Scene::new(&format!("{FIRST}\n{NAME}"));
+    scene.found(&[TWO]);
+    pass(SECOND).await;
+    for address in [ONE, TWO] {
+        assert!(
+            scene
+                .host()
+                .drain(&Address::from(address), DrainCause::Operator, scene.clock.now())
+        );
+        assert!(
+            !scene
+                .host()
+                .drain(&Address::from(address), DrainCause::Operator, scene.clock.now())
+        );
+    }
+    scene.found(&[TWO]);
+    states(&scene, &[]);
+    scene.reload(&format!("{FIRST}\n{NAME}"));
+    pass(SECOND).await;
+    states(&scene, &[(ONE, "ready"), (TWO, "ready")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_leaves_the_settings_ends_with_its_last_call() {
+    let scene = Scene::new(BOTH);
+    pass(SECOND).await;
+    let booking = scene.book().unwrap();
+    scene.host().close(scene.clock.now());
+    pass(SECOND * 60).await;
+    assert_eq!(
+        scene.keeper.tasks.running(),
+        1,
+        "its watchers have ended, its keeper has not"
+    );
+    booking.finish(LeaseEnd::Success, None, scene.clock.now());
+    pass(SECOND).await;
+    assert_eq!(scene.keeper.tasks.running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ejected_endpoint_returns_when_its_time_is_over() {
+    let scene = Scene::new(FIRST);
+    pass(SECOND).await;
+    for _ in 0..3 {
+        scene.book().unwrap().finish(LeaseEnd::Failure, None, scene.clock.now());
+    }
+    states(&scene, &[(ONE, "ejected")]);
+    pass(SECOND * 4).await;
+    states(&scene, &[(ONE, "ejected")]);
+    pass(SECOND).await;
+    states(&scene, &[(ONE, "ready")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_booking_that_is_dropped_gives_its_place_back() {
+    let scene = Scene::new(&format!("{FIRST}\nmax_in_flight: 1"));
+    pass(SECOND).await;
+    let booking = scene.book().unwrap();
+    assert!(scene.book().is_err());
+    drop(booking);
+    assert!(scene.book().is_ok());
+}
