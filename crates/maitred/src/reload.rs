@@ -80,6 +80,8 @@ impl Reloader {
         let before = self.runtime.snapshot();
         let settings = loaded.settings;
         if settings == *before.settings() {
+            // Put in place all the same: endpoints that an operator sent away come back with it.
+            self.runtime.apply(settings);
             self.meters.reloaded("unchanged");
             tracing::info!("the configuration says what it said before");
             return;
