@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use maitred_llm::error_body;
+use maitred_llm::{dialect_of, error_body};
 use maitred_obs::{AccessRecord, CallEnd};
 use maitred_runtime::{Booking, Principal, Route};
 use maitred_types::{
@@ -66,7 +66,8 @@ impl Account {
             request_id,
             method: request.method().clone(),
             uri: request.uri().clone(),
-            dialect: Dialect::OpenAi,
+            // Errors are told in the dialect of the path, even if nothing is served there.
+            dialect: dialect_of(request.uri().path()),
             principal: None,
             route: None,
             is_stream: false,

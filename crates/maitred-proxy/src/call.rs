@@ -12,6 +12,7 @@ use maitred_runtime::{Principal, Route, Snapshot, session_hash};
 use maitred_types::{FaultKind, TokenCount};
 
 use crate::account::Account;
+use crate::alarm::AnswerLimits;
 use crate::attempt::{Answer, Call, run};
 use crate::body::ClientBody;
 use crate::fault::Fault;
@@ -19,7 +20,7 @@ use crate::gate::{Client, Gate};
 use crate::headers;
 use crate::intake;
 use crate::link::Segments;
-use crate::relay::{StreamLimits, StreamRelay};
+use crate::relay::StreamRelay;
 use crate::through::Through;
 
 /// Output tokens that are expected of a call that does not limit them.
@@ -40,7 +41,7 @@ enum Handled {
     /// The gateway answers by itself.
     Own(HeaderMap, Bytes),
     /// An endpoint has begun a good answer.
-    Answered(Answer, StreamLimits),
+    Answered(Answer, AnswerLimits),
 }
 
 async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Handled, Fault> {
@@ -53,10 +54,8 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
             "this gateway is shutting down; try again",
         ));
     }
-    // The path comes first, since it says in which dialect all further errors are told.
     let path = intake::path(&request)?;
     let kind = path.kind;
-    account.dialect = kind.dialect();
     // The key comes before the body: a stranger's bytes are not read.
     let principal = intake::authenticate(&snapshot, request.headers(), runtime.clock().unix_now())?;
     account.principal = Some(principal.clone());
@@ -98,7 +97,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let answer = run(account, &call).await?;
     Ok(Handled::Answered(
         answer,
-        StreamLimits {
+        AnswerLimits {
             idle: call.timeouts.idle,
             deadline,
             input: call.input,
@@ -107,7 +106,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
 }
 
 /// Hands a good beginning to the client's connection. From here on the account belongs to the answer's body.
-fn begin(mut account: Box<Account>, answer: Answer, limits: StreamLimits) -> Response<ClientBody> {
+fn begin(mut account: Box<Account>, answer: Answer, limits: AnswerLimits) -> Response<ClientBody> {
     let (status, mut headers, body) = match answer {
         Answer::Whole(status, headers, body) => return account.answer(status, headers, body),
         Answer::Stream(status, mut headers, events) => {
@@ -127,7 +126,7 @@ fn begin(mut account: Box<Account>, answer: Answer, limits: StreamLimits) -> Res
         Answer::Through(status, mut headers, (link, incoming, begun)) => {
             account.stamp(&mut headers);
             account.status = status.as_u16();
-            let through = Through::new(link, incoming, begun, account, limits.input);
+            let through = Through::new(link, incoming, begun, account, limits);
             (status, headers, ClientBody::Through(Box::new(through)))
         }
     };

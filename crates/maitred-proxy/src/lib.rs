@@ -5,6 +5,7 @@
 //! This crate decides nothing about endpoints: it asks `maitred-runtime` for a booked place and reports how it went.
 
 mod account;
+mod alarm;
 mod attempt;
 mod body;
 mod call;

@@ -3,33 +3,19 @@
 //! What goes wrong from here on cannot be hidden: the client gets an error event in its dialect, never the protocol's proper
 //! end, and the connection does not end as a complete answer would.
 
-use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use maitred_llm::error_event;
-use maitred_types::{FaultKind, LeaseEnd, OutcomeStatus, Time, TokenCount};
-use tokio::time::{Instant, Sleep};
+use maitred_types::{LeaseEnd, OutcomeStatus, TokenCount};
 
 use crate::account::Account;
+use crate::alarm::{Alarm, AnswerLimits};
 use crate::body::Broken;
 use crate::events::{EventStream, Failure};
-use crate::fault::Fault;
 
 /// After how many output tokens the scheduler hears of them again.
 const PROGRESS_STEP: u32 = 32;
-
-/// How long a stream may take, and may be silent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StreamLimits {
-    /// Between two events; comments do not count (S18 of the translation rules).
-    pub(crate) idle: Duration,
-    /// When the whole call must be over.
-    pub(crate) deadline: Time,
-    /// The prompt's tokens, in case the endpoint does not say.
-    pub(crate) input: TokenCount,
-}
 
 /// A stream being relayed.
 #[derive(Debug)]
@@ -37,9 +23,10 @@ pub(crate) struct StreamRelay {
     /// `None` once the link has been given back or cut.
     events: Option<EventStream>,
     account: Box<Account>,
-    limits: StreamLimits,
-    last_sign: Time,
-    alarm: Pin<Box<Sleep>>,
+    /// Comments are no sign of life to it (S18 of the translation rules).
+    alarm: Alarm,
+    /// The prompt's tokens, in case the endpoint does not say.
+    input: TokenCount,
     told: TokenCount,
     state: State,
 }
@@ -55,16 +42,14 @@ enum State {
 }
 
 impl StreamRelay {
-    pub(crate) fn new(events: EventStream, mut account: Box<Account>, limits: StreamLimits) -> Self {
+    pub(crate) fn new(events: EventStream, mut account: Box<Account>, limits: AnswerLimits) -> Self {
         account.first_output();
-        let now = account.now();
-        let alarm = Box::pin(tokio::time::sleep_until(next_alarm(&account, now, &limits)));
+        let alarm = Alarm::set(limits, account.gate.clock);
         Self {
             events: Some(events),
             account,
-            limits,
-            last_sign: now,
             alarm,
+            input: limits.input,
             told: TokenCount::ZERO,
             state: State::Flowing,
         }
@@ -103,7 +88,7 @@ impl StreamRelay {
             }
             match events.poll_advance(cx) {
                 Poll::Ready(is_alive) => self.note(is_alive),
-                Poll::Pending => match self.poll_alarm(cx) {
+                Poll::Pending => match self.alarm.poll_ring(cx) {
                     Poll::Ready(failure) => return Poll::Ready(Some(Ok(self.break_off(failure)))),
                     Poll::Pending => return Poll::Pending,
                 },
@@ -113,7 +98,7 @@ impl StreamRelay {
 
     fn note(&mut self, is_alive: bool) {
         if is_alive {
-            self.last_sign = self.account.now();
+            self.alarm.note_sign();
         }
         let Some(events) = &self.events else { return };
         let output = events.output_so_far();
@@ -121,33 +106,6 @@ impl StreamRelay {
             self.told = output;
             self.account.progress(output);
         }
-    }
-
-    /// The alarm is set once and moved only when it rings: most streams never let it.
-    fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
-        while self.alarm.as_mut().poll(cx).is_ready() {
-            let now = self.account.now();
-            if now >= self.limits.deadline {
-                let fault = Fault::new(FaultKind::CallTimeout, "the call's time is up");
-                return Poll::Ready(Failure {
-                    fault,
-                    end: LeaseEnd::Cancelled,
-                });
-            }
-            if now.since(self.last_sign) >= self.limits.idle {
-                let fault = Fault::new(
-                    FaultKind::IdleTimeout,
-                    "the model server fell silent in the middle of its answer",
-                );
-                return Poll::Ready(Failure {
-                    fault,
-                    end: LeaseEnd::Failure,
-                });
-            }
-            let next = next_alarm(&self.account, self.last_sign, &self.limits);
-            self.alarm.as_mut().reset(next);
-        }
-        Poll::Pending
     }
 
     /// Ends the answer honestly. Dropping the link tells the endpoint to stop.
@@ -181,7 +139,7 @@ impl StreamRelay {
     /// Takes the usage so far into the account.
     fn settle(&mut self) {
         if let Some(events) = &self.events {
-            self.account.usage = Some(events.usage(self.limits.input));
+            self.account.usage = Some(events.usage(self.input));
         }
     }
 }
@@ -191,8 +149,4 @@ impl Drop for StreamRelay {
         // The client went away in mid-stream; what the endpoint has generated until now has been used all the same.
         self.settle();
     }
-}
-
-fn next_alarm(account: &Account, last_sign: Time, limits: &StreamLimits) -> Instant {
-    account.gate.clock.instant(limits.deadline.min(last_sign + limits.idle))
 }

@@ -10,7 +10,10 @@ use maitred_llm::AnswerTap;
 use maitred_types::{FaultKind, LeaseEnd, OutcomeStatus, TokenCount};
 
 use crate::account::Account;
+use crate::alarm::{Alarm, AnswerLimits};
 use crate::body::Broken;
+use crate::events::Failure;
+use crate::fault::Fault;
 use crate::link::Link;
 
 /// Answers up to this size are read in full before the client gets any of it, so that an endpoint that breaks off can be
@@ -68,6 +71,8 @@ pub(crate) struct Through {
     begun: Bytes,
     account: Box<Account>,
     tap: AnswerTap,
+    alarm: Alarm,
+    /// The prompt's tokens, in case the endpoint does not say.
     input: TokenCount,
 }
 
@@ -77,15 +82,17 @@ impl Through {
         incoming: Incoming,
         begun: Bytes,
         mut account: Box<Account>,
-        input: TokenCount,
+        limits: AnswerLimits,
     ) -> Self {
         account.first_output();
+        let alarm = Alarm::set(limits, account.gate.clock);
         Self {
             exchange: Some((link, incoming)),
             begun,
             account,
             tap: AnswerTap::new(),
-            input,
+            alarm,
+            input: limits.input,
         }
     }
 
@@ -104,37 +111,64 @@ impl Through {
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         if !self.begun.is_empty() {
             let begun = std::mem::take(&mut self.begun);
-            return Poll::Ready(Some(Ok(self.pass(begun))));
+            return Poll::Ready(Some(Ok(self.pass(begun, cx))));
         }
         let Some((link, incoming)) = self.exchange.as_mut() else {
             return Poll::Ready(None);
         };
         match link.poll_chunk(incoming, cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Some(Ok(chunk))) => Poll::Ready(Some(Ok(self.pass(chunk)))),
+            Poll::Pending => match self.alarm.poll_ring(cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Failure { fault, end }) => Poll::Ready(Some(Err(self.break_off(fault, end)))),
+            },
+            Poll::Ready(Some(Ok(chunk))) => {
+                self.alarm.note_sign();
+                Poll::Ready(Some(Ok(self.pass(chunk, cx))))
+            }
             Poll::Ready(Some(Err(error))) => {
-                self.exchange = None;
-                self.settle();
-                self.account.set_detail(error.to_string());
-                self.account
-                    .close(OutcomeStatus::Broken(FaultKind::UpstreamBroken), LeaseEnd::Failure);
-                Poll::Ready(Some(Err(Broken)))
+                let fault = Fault::new(FaultKind::UpstreamBroken, "the answer of the model server broke off");
+                Poll::Ready(Some(Err(
+                    self.break_off(fault.with_detail(error.to_string()), LeaseEnd::Failure)
+                )))
             }
             Poll::Ready(None) => {
-                if let Some((link, _)) = self.exchange.take() {
-                    self.account.gate.shard.park(link, self.account.now(), cx);
-                }
-                self.settle();
-                self.account.close(OutcomeStatus::Answered, LeaseEnd::Success);
+                self.end_well(cx);
                 Poll::Ready(None)
             }
         }
     }
 
-    fn pass(&mut self, chunk: Bytes) -> Bytes {
+    /// Hands bytes to the client. With the last byte of a known length the answer is over: hyper does not ask for more then.
+    fn pass(&mut self, chunk: Bytes, cx: &mut Context<'_>) -> Bytes {
         self.tap.feed(&chunk);
         self.account.response_bytes += chunk.len() as u64;
+        if self
+            .exchange
+            .as_ref()
+            .is_some_and(|(_, incoming)| incoming.is_end_stream())
+        {
+            self.end_well(cx);
+        }
         chunk
+    }
+
+    fn end_well(&mut self, cx: &mut Context<'_>) {
+        if let Some((link, _)) = self.exchange.take() {
+            self.account.gate.shard.park(link, self.account.now(), cx);
+        }
+        self.settle();
+        self.account.close(OutcomeStatus::Answered, LeaseEnd::Success);
+    }
+
+    /// There is no place for an error in the middle of such an answer, so the missing end has to tell of it.
+    fn break_off(&mut self, fault: Fault, end: LeaseEnd) -> Broken {
+        self.exchange = None;
+        self.settle();
+        let kind = fault.kind;
+        self.account
+            .set_detail(fault.detail.unwrap_or_else(|| fault.message.into_owned()));
+        self.account.close(OutcomeStatus::Broken(kind), end);
+        Broken
     }
 
     fn settle(&mut self) {
