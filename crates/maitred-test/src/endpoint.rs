@@ -87,6 +87,12 @@ impl Play {
         Self::default().raw(head(status, &all)).raw(body)
     }
 
+    /// The head of an answer; go on with [`Play::raw`].
+    #[must_use]
+    pub fn head(status: u16, headers: &[(&str, &str)]) -> Self {
+        Self::default().raw(head(status, headers))
+    }
+
     /// The head of a chunked answer; go on with [`Play::chunk`] and end with [`Play::end`].
     #[must_use]
     pub fn chunked(status: u16, headers: &[(&str, &str)]) -> Self {

@@ -169,6 +169,10 @@ impl Config {
             writeln!(yaml, "{line}").unwrap();
         }
         writeln!(yaml, "pools:\n  - name: {POOL}\n    models: {models}").unwrap();
+        if !self.pool.iter().any(|line| line.starts_with("staleness:")) {
+            // A machine that runs many tests at once may be late with any page; only tests about that should notice.
+            writeln!(yaml, "    staleness: {{ after: 10s, frozen_after: 1m }}").unwrap();
+        }
         for line in &self.pool {
             writeln!(yaml, "    {line}").unwrap();
         }

@@ -1,0 +1,5 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
+#[path = "it/table.rs"]
+mod table;
+#[path = "it/balance.rs"]
+mod balance;
