@@ -75,7 +75,8 @@ pub struct Streamed {
 impl Load {
     /// Begins calls until `act` is over, then waits for the end of all. `body` makes the body of call number n.
     ///
-    /// The clients connect and make their first call one after another, in the order of their weights' list.
+    /// Before that, the clients connect and make a first call each, one after another in the order of their weights. These are
+    /// the first calls of the list.
     pub async fn during<T>(self, body: impl Fn(usize) -> String, act: impl Future<Output = T>) -> (Vec<Streamed>, T) {
         let mut calls = Calls::new(&self, &body).await;
         let mut rng = Rng::with_seed(self.seed);
@@ -96,7 +97,9 @@ impl Load {
 
     /// Begins calls for `length`.
     pub async fn run(self, length: Duration, body: impl Fn(usize) -> String) -> Vec<Streamed> {
-        self.during(body, tokio::time::sleep(length)).await.0
+        // The time begins when the clients are there.
+        let over = async { tokio::time::sleep(length).await };
+        self.during(body, over).await.0
     }
 
     fn request(&self, body: String) -> hyper::Request<Full<Bytes>> {

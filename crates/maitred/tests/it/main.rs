@@ -8,6 +8,7 @@
 )]
 
 mod bad_input;
+mod balance;
 mod config_cli;
 mod protocol;
 mod readme;
