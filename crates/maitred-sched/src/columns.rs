@@ -11,7 +11,7 @@ use crate::adapters::Adapters;
 use crate::event::DrainCause;
 use crate::filter::Filter;
 use crate::lease::LeaseList;
-use crate::options::{EndpointOptions, PoolOptions, StalenessPolicy};
+use crate::options::{EndpointOptions, PoolOptions, StalenessOptions, StalenessPolicy};
 use crate::outlier::Outlier;
 use crate::page::PageWatch;
 use crate::readiness::Readiness;
@@ -60,22 +60,32 @@ pub(crate) struct Gate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freshness {
     pub(crate) now: Time,
-    pub(crate) stale_after: Duration,
+    /// The earliest time of a sample that is not stale.
+    since: Time,
     pub(crate) policy: StalenessPolicy,
+}
+
+impl Freshness {
+    pub(crate) fn new(options: &StalenessOptions, now: Time) -> Self {
+        let instant = Duration::from_nanos(1);
+        Self {
+            now,
+            since: (now + instant).saturating_sub(options.stale_after),
+            policy: options.policy,
+        }
+    }
 }
 
 impl Gate {
     /// Whether its signals can be believed.
     pub(crate) fn is_fresh(&self, freshness: &Freshness) -> bool {
-        !self.frozen
-            && self
-                .sampled_at
-                .is_some_and(|at| freshness.now.since(at) < freshness.stale_after)
+        !self.frozen && self.sampled_at.is_some_and(|at| at >= freshness.since)
     }
 
-    /// Whether it is spared by an ejection or by a probation whose one call is under way.
-    pub(crate) fn is_ejected(&self, now: Time) -> bool {
-        self.trial == Trial::Taken || self.ejected_until.is_some_and(|until| now < until)
+    /// Whether it is spared by an ejection, or by a probation whose one call is under way. Ejections that are over have been
+    /// taken back before anybody asks.
+    pub(crate) const fn is_ejected(&self) -> bool {
+        self.ejected_until.is_some() || matches!(self.trial, Trial::Taken)
     }
 
     /// The first of the filters that speak of room and freshness to refuse it.

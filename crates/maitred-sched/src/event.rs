@@ -124,6 +124,28 @@ pub enum PoolEvent {
     PanicLeft,
 }
 
+impl PoolEvent {
+    /// The word for logs and metrics.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Ready { .. } => "ready",
+            Self::NotReady { .. } => "not_ready",
+            Self::Ejected { .. } => "ejected",
+            Self::Returned { .. } => "returned",
+            Self::Draining { .. } => "draining",
+            Self::Drained { .. } => "drained",
+            Self::Gone { .. } => "gone",
+            Self::Restarted { .. } => "restarted",
+            Self::RestartSeen { .. } => "restart_seen",
+            Self::Frozen { .. } => "frozen",
+            Self::Thawed { .. } => "thawed",
+            Self::PanicEntered => "panic_entered",
+            Self::PanicLeft => "panic_left",
+        }
+    }
+}
+
 /// A queue that drops its oldest event when full, and counts what it dropped.
 #[derive(Debug)]
 pub(crate) struct EventQueue {

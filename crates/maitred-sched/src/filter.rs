@@ -150,10 +150,11 @@ impl Filter {
     /// Whether the endpoint at `at` passes. The hard built-in ones have been asked before and pass here.
     pub(crate) fn passes(self, scene: &Scene<'_>, at: usize) -> bool {
         match self {
-            Self::NotCooling => scene.freshness.now >= scene.columns.gates[at].cool_until,
+            Self::NotCooling => scene.subject.freshness.now >= scene.columns.gates[at].cool_until,
             Self::LowQueue { max } => scene.estimate(at).queued < max,
             Self::KvHeadroom { max } => scene.estimate(at).kv_used.is_none_or(|used| used < max),
             Self::LoraCapacity => scene
+                .subject
                 .adapter
                 .is_none_or(|adapter| scene.columns.adapters[at].place(adapter) != AdapterPlace::Full),
             Self::Ready | Self::NotExcluded | Self::NotEjected | Self::BelowCap | Self::Fresh => true,

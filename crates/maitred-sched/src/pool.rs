@@ -3,6 +3,7 @@
 //! Time never runs backwards inside: a `now` before the newest one is taken as the newest one, and counted.
 
 mod booking;
+mod choose;
 mod invariants;
 mod lifecycle;
 mod observe;
@@ -12,6 +13,7 @@ pub(crate) mod sabotage;
 
 use fastrand::Rng;
 use maitred_types::{Address, EndpointId, Incarnation, Time};
+use std::fmt;
 
 use crate::adapters::Adapters;
 use crate::columns::{Columns, Endpoint, Freshness, Gate, Phase, Trial};
@@ -39,9 +41,11 @@ pub struct Pool {
     retries: RetryBudget,
     events: EventQueue,
     counters: PoolCounters,
-    scratch: pick::Scratch,
+    scratch: choose::Scratch,
     /// The slot of the newest pick in turn.
     turn: u32,
+    /// Until when any endpoint is spared.
+    cool_until: Time,
     /// The earliest end of an ejection.
     next_return: Option<Time>,
     in_panic: bool,
@@ -58,6 +62,18 @@ pub struct PoolFull {
     pub max_endpoints: u32,
 }
 
+impl fmt::Display for PoolFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the pool holds {} endpoints, which is the most it may",
+            self.max_endpoints
+        )
+    }
+}
+
+impl std::error::Error for PoolFull {}
+
 impl Pool {
     /// An empty pool. The same seed and the same inputs give the same decisions.
     #[must_use]
@@ -73,8 +89,9 @@ impl Pool {
             retries: RetryBudget::default(),
             events,
             counters: PoolCounters::default(),
-            scratch: pick::Scratch::default(),
+            scratch: choose::Scratch::default(),
             turn: u32::MAX,
+            cool_until: Time::ZERO,
             next_return: None,
             in_panic: false,
             breach: None,
@@ -192,6 +209,12 @@ impl Pool {
         self.in_panic
     }
 
+    /// Whether [`Pool::poll_event`] has something to say.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        self.events.len() > 0
+    }
+
     /// The profile in use.
     #[must_use]
     pub const fn profile(&self) -> &Profile {
@@ -220,12 +243,8 @@ impl Pool {
         self.options.max_leases.min(MAX_LEASES) as usize
     }
 
-    const fn freshness(&self) -> Freshness {
-        Freshness {
-            now: self.now,
-            stale_after: self.options.staleness.stale_after,
-            policy: self.options.staleness.policy,
-        }
+    fn freshness(&self) -> Freshness {
+        Freshness::new(&self.options.staleness, self.now)
     }
 }
 

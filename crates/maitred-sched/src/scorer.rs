@@ -21,6 +21,8 @@ const PREFILL_SCALE: f32 = 8_192.0;
 const KV_KNEE: f32 = 0.90;
 /// From here on next to nothing is left.
 const KV_CLIFF: f32 = 0.95;
+/// Stands in a column of fractions for one that is not known.
+const KV_UNKNOWN: f32 = -1.0;
 /// The value of an endpoint that does not say.
 const NEUTRAL: f32 = 0.5;
 
@@ -100,11 +102,11 @@ impl Scorer {
             }
             Self::LoraAffinity => {
                 "For a call with an adapter: 1 where it runs, 0.75 where it waits, 0.5 where a slot is free or nothing is known, 0 where all \
-                 slots are taken. For other calls 1 everywhere."
+                 slots are taken. Has no say about other calls."
             }
             Self::SessionAffinity => {
                 "For a call with a session: 1 for the session's home, which is the candidate with the highest rendezvous hash, and 0 for the \
-                 others. For other calls 1 everywhere. Gateways agree on the home without talking."
+                 others. Has no say about other calls. Gateways agree on the home without talking."
             }
         }
     }
@@ -122,46 +124,95 @@ impl Scorer {
         }
     }
 
-    /// Whether it prefers particular endpoints for this ask, rather than idle ones.
-    pub(crate) const fn is_affinity_for(self, scene: &Scene<'_>) -> bool {
+    /// Whether it prefers particular endpoints rather than idle ones.
+    pub(crate) const fn is_affinity(self) -> bool {
         match self {
-            Self::LoraAffinity => scene.adapter.is_some(),
-            Self::SessionAffinity => scene.home.is_some(),
+            Self::LoraAffinity | Self::SessionAffinity => true,
             Self::LeastRequest | Self::Queue | Self::Running | Self::Prefill | Self::Kv => false,
         }
     }
 
-    /// Fills `values` for `candidates`, which have the same length.
-    pub(crate) fn fill(self, scene: &Scene<'_>, candidates: &[u32], values: &mut [f32]) {
-        let columns = scene.columns;
+    /// Whether it has a say about this ask. Where it has none, its values are 0 and add nothing to the totals.
+    pub(crate) const fn applies(self, subject: &Subject) -> bool {
         match self {
-            Self::LeastRequest => fill(candidates, values, |at| falling(scene.active(at) as f32, REQUEST_SCALE)),
-            Self::Queue => fill(candidates, values, |at| {
-                falling(scene.estimate(at).queued as f32, QUEUE_SCALE)
-            }),
-            Self::Running => fill(candidates, values, |at| {
-                falling(scene.estimate(at).running as f32, REQUEST_SCALE)
-            }),
-            Self::Prefill => fill(candidates, values, |at| {
-                falling(columns.loads[at].prefill_tokens as f32, PREFILL_SCALE)
-            }),
-            Self::Kv => fill(candidates, values, |at| scene.estimate(at).kv_used.map_or(NEUTRAL, kv)),
-            Self::LoraAffinity => match scene.adapter {
-                Some(adapter) => fill(candidates, values, |at| lora(columns.adapters[at].place(adapter))),
-                None => values.fill(1.0),
+            Self::LoraAffinity => subject.adapter.is_some(),
+            Self::SessionAffinity => subject.home.is_some(),
+            Self::LeastRequest | Self::Queue | Self::Running | Self::Prefill | Self::Kv => true,
+        }
+    }
+
+    /// Fills `values` for `candidates`, which have the same length. `figures` have been read for them.
+    pub(crate) fn fill(self, scene: &Scene<'_>, figures: &Figures, candidates: &[u32], values: &mut [f32]) {
+        match self {
+            Self::LeastRequest => falling(&figures.active, REQUEST_SCALE, values),
+            Self::Queue => falling(&figures.queued, QUEUE_SCALE, values),
+            Self::Running => falling(&figures.running, REQUEST_SCALE, values),
+            Self::Prefill => falling(&figures.prefill, PREFILL_SCALE, values),
+            Self::Kv => fill(&figures.kv, values, |used| kv(*used)),
+            Self::LoraAffinity => match scene.subject.adapter {
+                Some(adapter) => fill(candidates, values, |slot| {
+                    lora(scene.columns.adapters[*slot as usize].place(adapter))
+                }),
+                None => values.fill(0.0),
             },
-            Self::SessionAffinity => match scene.home {
-                Some(home) => fill(candidates, values, |at| f32::from(u8::from(at == home))),
-                None => values.fill(1.0),
+            Self::SessionAffinity => match scene.subject.home {
+                Some(home) => fill(candidates, values, |slot| f32::from(u8::from(*slot as usize == home))),
+                None => values.fill(0.0),
             },
         }
     }
 }
 
-/// What scorers and optional filters look at.
-#[derive(Debug)]
-pub(crate) struct Scene<'a> {
-    pub(crate) columns: &'a Columns,
+/// The figures of the candidates, one column per figure. A buffer that every pick uses again.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    active: Vec<f32>,
+    queued: Vec<f32>,
+    running: Vec<f32>,
+    prefill: Vec<f32>,
+    /// Fraction of the KV cache in use; [`KV_UNKNOWN`] where the endpoint does not say.
+    kv: Vec<f32>,
+}
+
+impl Figures {
+    pub(crate) fn reserve(&mut self, endpoints: usize) {
+        for column in self.columns() {
+            column.reserve(endpoints.saturating_sub(column.len()));
+        }
+    }
+
+    const fn columns(&mut self) -> [&mut Vec<f32>; 5] {
+        [
+            &mut self.active,
+            &mut self.queued,
+            &mut self.running,
+            &mut self.prefill,
+            &mut self.kv,
+        ]
+    }
+
+    /// Reads the figures of `candidates` in one walk.
+    pub(crate) fn read(&mut self, scene: &Scene<'_>, candidates: &[u32]) {
+        for column in self.columns() {
+            column.resize(candidates.len(), 0.0);
+        }
+        let requests = self.active.iter_mut().zip(&mut self.queued).zip(&mut self.running);
+        let tokens = self.prefill.iter_mut().zip(&mut self.kv);
+        for ((slot, ((active, queued), running)), (prefill, kv)) in candidates.iter().zip(requests).zip(tokens) {
+            let at = *slot as usize;
+            let estimate = scene.estimate(at);
+            *active = estimate.active as f32;
+            *queued = estimate.queued as f32;
+            *running = estimate.running as f32;
+            *prefill = scene.columns.loads[at].prefill_tokens as f32;
+            *kv = estimate.kv_used.map_or(KV_UNKNOWN, narrowed);
+        }
+    }
+}
+
+/// What an ask is about, as far as scorers and filters heed it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject {
     pub(crate) freshness: Freshness,
     /// The hash of the ask's adapter.
     pub(crate) adapter: Option<u64>,
@@ -169,23 +220,22 @@ pub(crate) struct Scene<'a> {
     pub(crate) home: Option<usize>,
 }
 
+/// What scorers and optional filters look at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) columns: &'a Columns,
+    pub(crate) subject: Subject,
+}
+
 impl Scene<'_> {
     /// The endpoint's figures now: reckoned where its signals are fresh, own leases alone where they are not.
+    #[inline]
     pub(crate) fn estimate(&self, at: usize) -> Estimate {
         let (gate, load) = (&self.columns.gates[at], &self.columns.loads[at]);
-        if gate.is_fresh(&self.freshness) {
-            load.estimate(gate.in_flight, self.freshness.now)
+        if gate.is_fresh(&self.subject.freshness) {
+            load.estimate(gate.in_flight, self.subject.freshness.now)
         } else {
             load.own(gate.in_flight)
-        }
-    }
-
-    fn active(&self, at: usize) -> u32 {
-        let gate = &self.columns.gates[at];
-        if gate.is_fresh(&self.freshness) {
-            self.columns.loads[at].active(gate.in_flight)
-        } else {
-            gate.in_flight
         }
     }
 }
@@ -198,37 +248,42 @@ pub(crate) fn rendezvous(session: u64, columns: &Columns, candidates: &[u32]) ->
 }
 
 /// Brings a value into 0..=1; one that is no number becomes 0 and is counted.
-pub(crate) fn clamp_score(value: f32, not_numbers: &mut u64) -> f32 {
-    if value.is_nan() {
-        *not_numbers += 1;
-        return 0.0;
+pub(crate) const fn clamp_score(value: f32, not_numbers: &mut u32) -> f32 {
+    *not_numbers += value.is_nan() as u32;
+    // Comparisons with what is no number are false, and this order makes them machine instructions without a branch.
+    let raised = if value > 0.0 { value } else { 0.0 };
+    if raised < 1.0 { raised } else { 1.0 }
+}
+
+fn fill<T>(inputs: &[T], values: &mut [f32], value: impl Fn(&T) -> f32) {
+    for (input, out) in inputs.iter().zip(values) {
+        *out = value(input);
     }
-    value.clamp(0.0, 1.0)
 }
 
-fn fill(candidates: &[u32], values: &mut [f32], value: impl Fn(usize) -> f32) {
-    for (slot, out) in candidates.iter().zip(values) {
-        *out = value(*slot as usize);
-    }
+/// 1/(1 + load/scale) with one division.
+fn falling(loads: &[f32], scale: f32, values: &mut [f32]) {
+    fill(loads, values, |load| scale / (scale + load));
 }
 
-fn falling(load: f32, scale: f32) -> f32 {
-    1.0 / (1.0 + load / scale)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a fraction keeps seven digits, which no score needs"
-)]
-fn kv(used: f64) -> f32 {
-    let used = used as f32;
-    if used <= KV_KNEE {
+fn kv(used: f32) -> f32 {
+    if used < 0.0 {
+        NEUTRAL
+    } else if used <= KV_KNEE {
         1.0 - used / 2.0
     } else if used <= KV_CLIFF {
         0.05 + 0.5 * (KV_CLIFF - used) / (KV_CLIFF - KV_KNEE)
     } else {
         1.0 - used
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a fraction keeps seven digits, which no score needs"
+)]
+const fn narrowed(fraction: f64) -> f32 {
+    fraction as f32
 }
 
 const fn lora(place: AdapterPlace) -> f32 {
@@ -256,7 +311,7 @@ mod tests {
     #[test]
     fn values_are_clamped_and_no_numbers_counted() {
         let mut odd = 0;
-        let check = |value: f32, clamped: f32, odd: &mut u64| {
+        let check = |value: f32, clamped: f32, odd: &mut u32| {
             assert!((clamp_score(value, odd) - clamped).abs() < f32::EPSILON, "{value}");
         };
         check(0.5, 0.5, &mut odd);
@@ -270,7 +325,9 @@ mod tests {
 
     #[test]
     fn kv_falls_slowly_then_steeply_and_never_rises() {
-        let values: Vec<_> = (0..=100).map(|percent| kv(f64::from(percent) / 100.0)).collect();
+        let values: Vec<_> = (0..=100)
+            .map(|percent| kv(narrowed(f64::from(percent) / 100.0)))
+            .collect();
         assert!(values.windows(2).all(|pair| pair[1] < pair[0]));
         assert!(values[90] > 0.54 && values[95] < 0.06 && values[100] < 1e-6);
         let slow = values[80] - values[85];

@@ -5,6 +5,11 @@ mod leases;
 mod life;
 mod picking;
 mod reckoning;
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "figures of a toy"
+)]
 mod shares;
 mod simulation;
 
@@ -139,3 +144,5 @@ fn ignoring_age() -> PoolOptions {
     options.staleness.policy = StalenessPolicy::Ignore;
     options
 }
+
+const SECOND: std::time::Duration = std::time::Duration::from_secs(1);

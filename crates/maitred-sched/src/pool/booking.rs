@@ -170,5 +170,6 @@ impl Pool {
         let until = self.now + wait.min(self.options.outlier.max_cool_down);
         let gate = &mut self.columns.gates[at];
         gate.cool_until = gate.cool_until.max(until);
+        self.cool_until = self.cool_until.max(until);
     }
 }

@@ -11,10 +11,7 @@ use crate::row::{EndpointRow, EndpointState};
 impl Pool {
     /// Every endpoint of the pool as of `now`, in the order of their slots.
     pub fn rows(&self, now: Time) -> impl Iterator<Item = EndpointRow<'_>> {
-        let freshness = Freshness {
-            now: now.max(self.now),
-            ..self.freshness()
-        };
+        let freshness = Freshness::new(&self.options.staleness, now.max(self.now));
         let present = (0..self.columns.len()).filter(|at| self.columns.gates[*at].phase != Phase::Gone);
         let picks: f64 = present
             .clone()

@@ -1,1 +1,264 @@
+//! Dead reckoning, seen through the rows.
 
+use std::time::Duration;
+
+use maitred_types::{LeaseEnd, Time};
+use proptest::prelude::*;
+
+use super::{Stage, ask, ignoring_age};
+use crate::{Estimate, Picked, Profile, Signals};
+
+fn page(queued: u32, running: u32) -> Signals {
+    Signals {
+        queued,
+        running,
+        ..Signals::default()
+    }
+}
+
+fn with_kv(kv_used: f64) -> Signals {
+    Signals {
+        kv_used: Some(kv_used),
+        block_size: Some(16),
+        blocks: Some(1_000),
+        ..Signals::default()
+    }
+}
+
+impl Stage {
+    fn estimate(&self) -> Estimate {
+        self.row(self.ids[0]).unwrap().estimate
+    }
+
+    fn counts(&self) -> (u32, u32, u32) {
+        let estimate = self.estimate();
+        (estimate.active, estimate.queued, estimate.running)
+    }
+
+    fn kv(&self) -> f64 {
+        self.estimate().kv_used.unwrap()
+    }
+}
+
+fn alone() -> Stage {
+    Stage::ready(1, Profile::default())
+}
+
+#[test]
+fn what_is_sent_and_what_ends_after_a_sample_is_carried_forward() {
+    let mut stage = alone();
+    stage.page(stage.ids[0], &page(0, 3));
+    assert_eq!(stage.counts(), (3, 0, 3), "work of others stays");
+    let picks: Vec<_> = (0..4).map(|_| stage.pick()).collect();
+    assert_eq!(stage.counts(), (7, 0, 7), "nobody waits, so a new one runs");
+    stage.finish(&picks[0], LeaseEnd::Success);
+    assert_eq!(stage.counts(), (6, 0, 6));
+    stage.wait(50);
+    // The sample includes the three that are left, and one of the others has ended.
+    stage.page(stage.ids[0], &page(0, 5));
+    assert_eq!(stage.counts(), (5, 0, 5), "counted once");
+    for picked in &picks[1..] {
+        stage.finish(picked, LeaseEnd::Success);
+    }
+    assert_eq!(stage.counts(), (2, 0, 2));
+    stage.wait(50);
+    stage.page(stage.ids[0], &page(0, 2));
+    assert_eq!(stage.counts(), (2, 0, 2), "equal to the scrape");
+}
+
+#[test]
+fn a_queue_grows_by_what_is_sent_and_shrinks_by_first_tokens() {
+    let mut stage = alone();
+    let early: Vec<_> = (0..3).map(|_| stage.pick()).collect();
+    stage.wait(50);
+    stage.page(stage.ids[0], &page(2, 4));
+    assert_eq!(stage.counts(), (6, 2, 4));
+    let late = stage.pick();
+    assert_eq!(stage.counts(), (7, 3, 4), "behind a queue one waits");
+    stage.pool.first_token(early[0].lease, stage.now);
+    assert_eq!(stage.counts(), (7, 2, 5));
+    stage.pool.first_token(late.lease, stage.now);
+    assert_eq!(stage.counts(), (7, 1, 6));
+    // One that is given up while it waits leaves the queue and the endpoint.
+    stage.finish(&early[1], LeaseEnd::Cancelled);
+    assert_eq!(stage.counts(), (6, 0, 6));
+}
+
+#[test]
+fn ends_while_a_page_is_on_its_way_are_not_lost() {
+    let mut stage = alone();
+    let picked = stage.pick();
+    stage.wait(50);
+    let sent = stage.now;
+    stage.wait(5);
+    stage.finish(&picked, LeaseEnd::Success);
+    stage.wait(5);
+    // The page may have been written before the end: it still shows the request.
+    stage.pool.observe(stage.ids[0], &page(0, 1), sent, stage.now);
+    assert_eq!(stage.counts(), (0, 0, 0));
+}
+
+#[test]
+fn a_lease_booked_just_before_a_sample_is_not_taken_to_be_in_it() {
+    let check = |before_ms: u64, active: u32| {
+        let mut stage = alone();
+        stage.pick();
+        stage.wait(before_ms);
+        stage.page(stage.ids[0], &page(0, 1));
+        assert_eq!(stage.counts().0, active, "{before_ms} ms");
+    };
+    check(9, 2);
+    check(10, 1);
+    check(100, 1);
+}
+
+#[test]
+fn own_leases_are_active_whatever_a_page_says() {
+    let mut stage = alone();
+    (0..3).for_each(|_| drop(stage.pick()));
+    stage.wait(50);
+    stage.page(stage.ids[0], &page(0, 0));
+    assert_eq!(stage.counts(), (3, 0, 0));
+}
+
+#[test]
+fn the_cache_grows_by_prompts_and_decode_and_shrinks_at_the_end() {
+    let mut stage = alone();
+    stage.page(stage.ids[0], &with_kv(0.5));
+    // 100 tokens are seven blocks of sixteen, of 16,000 tokens in all.
+    let picked = stage.pick();
+    let prompt = 112.0 / 16_000.0;
+    assert!((stage.kv() - 0.5 - prompt).abs() < 1e-9);
+    stage.pool.first_token(picked.lease, stage.now);
+    stage.wait(150);
+    let grown = 40.0 * 0.150 / 16_000.0;
+    assert!((stage.kv() - 0.5 - prompt - grown).abs() < 1e-9);
+    stage.finish(&picked, LeaseEnd::Success);
+    assert!((stage.kv() - 0.5).abs() < 1e-9);
+}
+
+#[test]
+fn a_cache_that_grows_unseen_is_seen() {
+    // A page that engines hold back for seconds: the estimate goes on growing.
+    let mut options = ignoring_age();
+    options.staleness.stale_after = Duration::from_secs(10);
+    let mut stage = Stage::with(1, Profile::default(), options);
+    let picks: Vec<_> = (0..100).map(|_| stage.pick()).collect();
+    for picked in &picks {
+        stage.pool.first_token(picked.lease, stage.now);
+    }
+    stage.wait(50);
+    stage.page(stage.ids[0], &with_kv(0.5));
+    stage.wait(1_500);
+    // 100 leases at 40 tokens/s for 1.5 s are 6,000 of 16,000 tokens.
+    assert!((stage.kv() - 0.875).abs() < 1e-9, "{}", stage.kv());
+    stage.wait(5_000);
+    assert!((stage.kv() - 1.0).abs() < 1e-9, "never above one");
+}
+
+#[test]
+fn a_cache_of_unknown_size_is_taken_as_sampled() {
+    let mut stage = alone();
+    let unsized_page = Signals {
+        kv_used: Some(0.25),
+        ..Signals::default()
+    };
+    stage.page(stage.ids[0], &unsized_page);
+    stage.pick();
+    assert!((stage.kv() - 0.25).abs() < 1e-9);
+    stage.page(stage.ids[0], &page(0, 0));
+    assert_eq!(stage.estimate().kv_used, None);
+}
+
+/// One thing that happens to a pool of one endpoint.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Pick(u32),
+    FirstToken(usize),
+    Finish(usize),
+    Wait(u64),
+    /// A page that was asked for so many milliseconds ago.
+    Page {
+        queued: u32,
+        running: u32,
+        kv_used: f64,
+        ago: u64,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (0_u32..5_000).prop_map(Step::Pick),
+        (0_usize..8).prop_map(Step::FirstToken),
+        (0_usize..8).prop_map(Step::Finish),
+        (0_u64..80).prop_map(Step::Wait),
+        (0_u32..9, 0_u32..9, -0.5_f64..1.5, 0_u64..60).prop_map(|(queued, running, kv_used, ago)| Step::Page {
+            queued,
+            running,
+            kv_used,
+            ago
+        }),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+fn play(stage: &mut Stage, live: &mut Vec<Picked>, step: Step) {
+    match step {
+        Step::Pick(tokens) => live.extend(stage.pool.pick(&ask(tokens), stage.now).ok()),
+        Step::FirstToken(at) => {
+            if let Some(picked) = live.get(at) {
+                stage.pool.first_token(picked.lease, stage.now);
+            }
+        }
+        Step::Finish(at) if at < live.len() => {
+            let picked = live.remove(at);
+            stage.pool.finish(picked.lease, LeaseEnd::Success, None, stage.now);
+        }
+        Step::Finish(_) => {}
+        Step::Wait(millis) => stage.wait(millis),
+        Step::Page {
+            queued,
+            running,
+            kv_used,
+            ago,
+        } => {
+            let signals = Signals {
+                queued,
+                running,
+                ..with_kv(kv_used)
+            };
+            let sent: Time = stage.now.saturating_sub(Duration::from_millis(ago));
+            stage.pool.observe(stage.ids[0], &signals, sent, stage.now);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever happens, estimates stay within their bounds; and when all leases have ended, the next page is the estimate.
+    #[test]
+    fn estimates_are_bounded_and_converge(steps in steps()) {
+        let mut stage = Stage::with(1, Profile::default(), ignoring_age());
+        let mut live = Vec::new();
+        for step in steps {
+            play(&mut stage, &mut live, step);
+            stage.pool.check_invariants().unwrap();
+            let row = stage.row(stage.ids[0]).unwrap();
+            let estimate = row.estimate;
+            prop_assert!(estimate.active >= row.in_flight);
+            prop_assert!(estimate.queued.saturating_add(estimate.running) <= estimate.active);
+            prop_assert!(estimate.kv_used.is_none_or(|used| (0.0..=1.0).contains(&used)));
+        }
+        for picked in live.drain(..) {
+            stage.pool.finish(picked.lease, LeaseEnd::Success, None, stage.now);
+        }
+        stage.wait(1);
+        let last = Signals { queued: 2, running: 3, ..with_kv(0.625) };
+        stage.page(stage.ids[0], &last);
+        let expected = Estimate { active: 5, queued: 2, running: 3, kv_used: Some(0.625) };
+        prop_assert_eq!(stage.estimate(), expected);
+        let row = stage.row(stage.ids[0]).unwrap();
+        prop_assert_eq!((row.in_flight, row.decoding, row.prefill_tokens, row.expected_blocks), (0, 0, 0, 0));
+    }
+}
