@@ -1,10 +1,12 @@
 //! How many simulated requests one core does per second: eight engines under a conversation-like load, first come, first
 //! served in turn.
 
+use std::time::Duration;
+
 use divan::counter::ItemsCount;
 use maitred_sim::{
     EngineModel, EngineOptions, EngineProfile, FinishReason, LengthLimits, OutputLength, Prompt, RequestNumber,
-    SimRequest,
+    SimRequest, TokenEvents,
 };
 use maitred_types::Time;
 
@@ -49,26 +51,45 @@ fn workload() -> Vec<(Time, SimRequest)> {
         .collect()
 }
 
+/// Every token is told, and every engine is brought up to each arrival.
 #[divan::bench(sample_count = 10)]
-fn eight_engines(bencher: divan::Bencher<'_, '_>) {
+fn token_by_token(bencher: divan::Bencher<'_, '_>) {
+    run(bencher, TokenEvents::Each, Duration::ZERO);
+}
+
+/// First tokens and ends are told, and all engines are looked at five times a second.
+#[divan::bench(sample_count = 10)]
+fn answer_by_answer(bencher: divan::Bencher<'_, '_>) {
+    run(bencher, TokenEvents::First, Duration::from_millis(200));
+}
+
+fn run(bencher: divan::Bencher<'_, '_>, token_events: TokenEvents, look_every: Duration) {
     let Some(profile) = EngineProfile::find("h100-8b") else {
         return;
     };
     let workload = workload();
+    let options = EngineOptions {
+        token_events,
+        ..EngineOptions::default()
+    };
     bencher
         .counter(ItemsCount::new(REQUESTS))
         .with_inputs(|| workload.clone())
         .bench_values(|workload| {
-            let options = EngineOptions::default();
             let mut engines: Vec<_> = (0..ENGINES)
                 .map(|_| EngineModel::new(&profile, &options, Time::ZERO))
                 .collect();
-            let mut events = 0_u64;
+            let (mut events, mut looked) = (0_u64, Time::ZERO);
             for (index, (at, request)) in workload.into_iter().enumerate() {
-                for engine in &mut engines {
-                    engine.advance(at, &mut |_| events += 1);
+                if at.since(looked) >= look_every {
+                    looked = at;
+                    for engine in &mut engines {
+                        engine.advance(at, &mut |_| events += 1);
+                    }
                 }
-                let taken = engines[index % ENGINES].submit(request, at);
+                let engine = &mut engines[index % ENGINES];
+                engine.advance(at, &mut |_| events += 1);
+                let taken = engine.submit(request, at);
                 assert!(taken.is_ok());
             }
             for engine in &mut engines {

@@ -16,7 +16,7 @@ mod stats;
 
 pub use lengths::{LengthLimits, OutputLength};
 pub use lora::{AdapterIndex, LoraOptions, MAX_ADAPTERS};
-pub use model::{EngineModel, EngineOptions, GaugeUpdates, PrefixCaching, Violation, WarmUp};
+pub use model::{EngineModel, EngineOptions, GaugeUpdates, PrefixCaching, TokenEvents, Violation, WarmUp};
 pub use prefix::{BlockHash, PrefixHasher, Prompt, output_token};
 pub use profile::{EngineProfile, StepBatch, StepCosts};
 pub use request::{FinishReason, Refused, RequestNumber, SimEvent, SimRequest, SimUsage};

@@ -1,5 +1,7 @@
 //! What an engine counts about itself, as its metrics page shows it. Times are in the model's seconds.
 
+use std::time::Duration;
+
 use maitred_types::Time;
 
 use crate::request::FinishReason;
@@ -74,14 +76,18 @@ impl Counters {
     }
 }
 
-/// A Prometheus histogram.
+/// A Prometheus histogram of times or of counts. Its sum is exact, whatever the order of what is observed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     bounds: &'static [f64],
     /// One more than there are bounds; not cumulative.
     counts: Vec<u64>,
-    sum: f64,
+    /// In billionths: nanoseconds of times.
+    sum_billionths: u128,
 }
+
+/// Billionths in a whole.
+const BILLION: u32 = 1_000_000_000;
 
 impl Histogram {
     /// An empty histogram with these upper bounds, in ascending order; the last, infinite one is implied.
@@ -90,24 +96,29 @@ impl Histogram {
         Self {
             bounds,
             counts: vec![0; bounds.len() + 1],
-            sum: 0.0,
+            sum_billionths: 0,
         }
     }
 
-    /// Counts `value`.
-    pub fn observe(&mut self, value: f64) {
-        self.observe_times(value, 1);
+    /// Counts a number of something.
+    pub fn observe_count(&mut self, count: u64) {
+        let bucket = self.bucket(count as f64);
+        self.counts[bucket] += 1;
+        self.sum_billionths += u128::from(count) * u128::from(BILLION);
     }
 
-    /// Counts `value` `times` times.
-    pub fn observe_times(&mut self, value: f64, times: u32) {
-        let bucket = self
-            .bounds
+    /// Counts a time, `times` times.
+    pub fn observe_time(&mut self, time: Duration, times: u64) {
+        let bucket = self.bucket(time.as_secs_f64());
+        self.counts[bucket] += times;
+        self.sum_billionths += time.as_nanos() * u128::from(times);
+    }
+
+    fn bucket(&self, value: f64) -> usize {
+        self.bounds
             .iter()
             .position(|bound| value <= *bound)
-            .unwrap_or(self.bounds.len());
-        self.counts[bucket] += u64::from(times);
-        self.sum += value * f64::from(times);
+            .unwrap_or(self.bounds.len())
     }
 
     /// Upper bound and cumulative count of each bucket but the infinite one.
@@ -124,10 +135,10 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// The sum of all values.
+    /// The sum of all values: seconds of times.
     #[must_use]
-    pub const fn sum(&self) -> f64 {
-        self.sum
+    pub fn sum(&self) -> f64 {
+        self.sum_billionths as f64 / f64::from(BILLION)
     }
 }
 
@@ -275,12 +286,12 @@ mod tests {
     #[test]
     fn histograms_count_up_to_and_including_a_bound() {
         let mut histogram = Histogram::new(&[1.0, 2.0]);
-        for value in [0.5, 1.0, 1.5, 9.0] {
-            histogram.observe(value);
+        for count in [0, 1, 9] {
+            histogram.observe_count(count);
         }
-        histogram.observe_times(2.0, 3);
-        assert_eq!(histogram.buckets().collect::<Vec<_>>(), [(1.0, 2), (2.0, 6)]);
-        assert_eq!((histogram.count(), histogram.sum()), (7, 18.0));
+        histogram.observe_time(Duration::from_millis(2000), 3);
+        assert_eq!(histogram.buckets().collect::<Vec<_>>(), [(1.0, 2), (2.0, 5)]);
+        assert_eq!((histogram.count(), histogram.sum()), (6, 16.0));
     }
 
     #[test]

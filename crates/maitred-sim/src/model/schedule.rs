@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{EngineModel, Phase, Place, Step};
+use super::{EngineModel, Phase, Place, Step, TokenEvents};
 use crate::profile::StepBatch;
 use crate::request::SimEvent;
 use crate::stats::Gauges;
@@ -28,12 +28,21 @@ impl EngineModel {
         if self.plan.is_empty() {
             return;
         }
+        let loading = self.lora_load.saturating_mul(draft.loads);
+        let ends = self.now + self.step_time(&draft.batch) + loading;
+        self.step = Some(Step {
+            ends,
+            batch: draft.batch,
+        });
+    }
+
+    /// How long a step takes, loading adapters apart.
+    pub(super) fn step_time(&self, batch: &StepBatch) -> Duration {
         let cold = self.warm_up.filter(|warm_up| self.ended() < warm_up.requests);
-        let kernels = self.profile.costs.step(&draft.batch);
         let pace = self.pace * cold.map_or(1.0, |warm_up| warm_up.factor);
-        let scaled = Duration::try_from_secs_f64(kernels.as_secs_f64() * pace).unwrap_or(kernels);
-        let ends = self.now + scaled + self.profile.step_overhead + self.lora_load.saturating_mul(draft.loads);
-        self.step = Some(Step { ends });
+        let kernels = self.profile.costs.step(batch);
+        let kernels = Duration::try_from_secs_f64(kernels.as_secs_f64() * pace).unwrap_or(kernels);
+        kernels + self.profile.step_overhead
     }
 
     fn ended(&self) -> u64 {
@@ -246,7 +255,7 @@ impl EngineModel {
         self.plan.clear();
         self.stats.counters.steps += 1;
         self.stats.counters.computed_tokens += computed;
-        self.stats.histograms.step_tokens.observe(computed as f64);
+        self.stats.histograms.step_tokens.observe_count(computed);
         if leaving || std::mem::take(&mut self.cancelled) {
             self.dismiss();
         }
@@ -266,11 +275,10 @@ impl EngineModel {
         let (now, first) = (self.now, sequence.generated == 0);
         if sequence.output > 0 {
             sequence.generate(self.limits.block_size, self.limits.caching);
-            sink(SimEvent::Token {
-                id: sequence.id,
-                n: sequence.generated,
-                at: now,
-            });
+            if first || self.token_events == TokenEvents::Each {
+                let (id, n) = (sequence.id, sequence.generated);
+                sink(SimEvent::Token { id, n, at: now });
+            }
             self.stats.counters.generation_tokens += 1;
         }
         if first {
@@ -280,12 +288,12 @@ impl EngineModel {
             self.stats
                 .histograms
                 .first_token
-                .observe(now.since(sequence.submitted).as_secs_f64());
+                .observe_time(now.since(sequence.submitted), 1);
         } else {
             self.stats
                 .histograms
                 .between_tokens
-                .observe(now.since(sequence.last_token).as_secs_f64());
+                .observe_time(now.since(sequence.last_token), 1);
         }
         sequence.last_token = now;
         if !sequence.is_done() {
@@ -308,28 +316,28 @@ impl EngineModel {
     fn note_end(&mut self, place: Place) {
         let sequence = &self.sequences[place];
         let histograms = &mut self.stats.histograms;
-        let seconds = |later: maitred_types::Time, earlier| later.since(earlier).as_secs_f64();
-        let decode = seconds(self.now, sequence.first_token);
-        histograms.end_to_end.observe(seconds(self.now, sequence.submitted));
+        let decode = self.now.since(sequence.first_token);
+        histograms
+            .end_to_end
+            .observe_time(self.now.since(sequence.submitted), 1);
         histograms
             .queued
-            .observe(seconds(sequence.admitted, sequence.submitted));
-        histograms.inference.observe(seconds(self.now, sequence.admitted));
+            .observe_time(sequence.admitted.since(sequence.submitted), 1);
+        histograms.inference.observe_time(self.now.since(sequence.admitted), 1);
         histograms
             .prefill
-            .observe(seconds(sequence.first_token, sequence.admitted));
-        histograms.decode.observe(decode);
+            .observe_time(sequence.first_token.since(sequence.admitted), 1);
+        histograms.decode.observe_time(decode, 1);
         if sequence.generated > 1 {
             histograms
                 .per_output_token
-                .observe(decode / f64::from(sequence.generated - 1));
+                .observe_time(decode / (sequence.generated - 1), 1);
         }
-        histograms.prompt_tokens.observe(f64::from(sequence.prompt));
-        histograms.generation_tokens.observe(f64::from(sequence.generated));
-        histograms
-            .computed_tokens
-            .observe(f64::from(sequence.prompt - sequence.cached.unwrap_or_default()));
-        histograms.preemptions.observe(f64::from(sequence.preemptions));
+        histograms.prompt_tokens.observe_count(sequence.prompt.into());
+        histograms.generation_tokens.observe_count(sequence.generated.into());
+        let computed = sequence.prompt - sequence.cached.unwrap_or_default();
+        histograms.computed_tokens.observe_count(computed.into());
+        histograms.preemptions.observe_count(sequence.preemptions.into());
     }
 
     /// Takes sequences that have ended out of the batch, in order.

@@ -1,9 +1,8 @@
-//! The scheduler's rules, one by one, and a simulation that checks the bookkeeping after every step.
+//! The scheduler's rules, one by one.
 
-use std::collections::BTreeMap;
+mod simulation;
 
 use maitred_types::ModelName;
-use proptest::prelude::*;
 
 use super::*;
 use crate::lora::AdapterIndex;
@@ -79,6 +78,13 @@ impl Run {
             panic!("an event after the last one")
         });
         self
+    }
+
+    /// Lets time pass in one jump.
+    fn leap(&mut self, millis: u64) {
+        self.model
+            .advance(Time::from_millis(millis), &mut |event| self.events.push(event));
+        self.model.check_invariants().unwrap();
     }
 
     /// When request `id` got its `n`th token, in milliseconds.
@@ -544,174 +550,32 @@ fn a_request_without_answer_ends_with_its_prompt() {
     assert_eq!(run.token(1, 1), None);
 }
 
-/// One action of a random client.
-#[derive(Clone, Debug)]
-enum Action {
-    Submit {
-        prefix: u32,
-        tokens: u32,
-        output: u32,
-        adapter: Option<usize>,
-    },
-    Cancel {
-        nth: usize,
-    },
-    Wait {
-        millis: u64,
-    },
-}
-
-fn action() -> impl Strategy<Value = Action> {
-    prop_oneof![
-        5 => (0..4_u32, 1..400_u32, 0..60_u32, proptest::option::of(0..3_usize))
-            .prop_map(|(prefix, tokens, output, adapter)| Action::Submit { prefix, tokens, output, adapter }),
-        1 => (0..20_usize).prop_map(|nth| Action::Cancel { nth }),
-        4 => (0..120_u64).prop_map(|millis| Action::Wait { millis }),
-    ]
-}
-
-/// What a client knows of its request.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    prompt: u32,
-    output: u32,
-    tokens: u32,
-    ended: bool,
-    cancelled: bool,
-}
-
-fn simulate(actions: &[Action], blocks: u32) -> (Vec<SimEvent>, EngineStats) {
-    let lora = LoraOptions {
-        adapters: ["a", "b", "c"].map(ModelName::from).to_vec(),
-        resident: 2,
-        load_time: Duration::from_millis(50),
+#[test]
+fn a_stretch_is_not_told_step_by_step() {
+    let options = EngineOptions {
+        token_events: TokenEvents::First,
+        ..EngineOptions::default()
     };
-    let mut run = Run::new(&EngineOptions {
-        batched_tokens: NonZeroU32::new(128),
-        lora: Some(lora),
-        ..options(blocks, 6)
-    });
-    let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
-    let mut millis = 0;
-    for action in actions {
-        match action {
-            Action::Submit {
-                prefix,
-                tokens,
-                output,
-                adapter,
-            } => {
-                let id = seen.len() as u64;
-                // Requests of one prefix agree in their first 200 tokens.
-                let tail = u32::try_from(id).unwrap();
-                let text = (0..*tokens).map(|index| if index < 200 { *prefix } else { 1000 + tail });
-                let name = adapter.map(|adapter| ["a", "b", "c"][adapter]);
-                let adapter = adapter.and_then(AdapterIndex::new);
-                let prompt = Prompt::new(text, 16, name);
-                if run
-                    .model
-                    .submit(
-                        SimRequest {
-                            adapter,
-                            ..request(id, prompt, *output)
-                        },
-                        run.model.now,
-                    )
-                    .is_ok()
-                {
-                    seen.insert(
-                        id,
-                        Seen {
-                            prompt: *tokens,
-                            output: *output,
-                            ..Seen::default()
-                        },
-                    );
-                }
-            }
-            Action::Cancel { nth } => {
-                let id = seen.keys().nth(*nth).copied();
-                if let Some(id) = id
-                    && run.model.cancel(RequestNumber(id), run.model.now)
-                {
-                    seen.get_mut(&id).unwrap().cancelled = true;
-                }
-            }
-            Action::Wait { millis: wait } => {
-                millis += wait;
-                run.to(millis);
-            }
-        }
-        run.model.check_invariants().unwrap();
+    let mut model = EngineModel::new(&plain(), &options, Time::ZERO);
+    for id in 0..3 {
+        model
+            .submit(request(id, Prompt::unique(100, 16, id), 1000), Time::ZERO)
+            .unwrap();
     }
-    run.to(millis + 10_000_000);
-    settle_accounts(&run, &mut seen);
-    (run.events, run.model.stats.clone())
-}
-
-/// Every request ends exactly once, with all its tokens in order, and the totals agree with the sums.
-fn settle_accounts(run: &Run, seen: &mut BTreeMap<u64, Seen>) {
-    let mut usages = SimUsage::default();
-    for event in &run.events {
-        match *event {
-            SimEvent::Token { id, n, .. } => {
-                let seen = seen.get_mut(&id.0).unwrap();
-                assert!(!seen.ended);
-                assert_eq!(n, seen.tokens + 1, "tokens come one by one");
-                seen.tokens = n;
-            }
-            SimEvent::Finished { id, usage, .. } => {
-                let seen = seen.get_mut(&id.0).unwrap();
-                assert!(!seen.ended && !seen.cancelled);
-                seen.ended = true;
-                assert_eq!((usage.prompt.get(), usage.output.get()), (seen.prompt, seen.output));
-                assert_eq!(usage.output.get(), seen.tokens);
-                assert!(usage.cached.get() < seen.prompt && usage.cached.get().is_multiple_of(16));
-                usages.prompt += usage.prompt;
-                usages.cached += usage.cached;
-            }
-            SimEvent::Preempted { id, .. } => assert!(!seen[&id.0].ended),
-        }
-    }
-    for (id, seen) in seen.iter() {
-        assert!(seen.ended != seen.cancelled, "request {id}: {seen:?}");
-    }
-    let counters = run.model.stats().counters;
-    let tokens: u64 = seen.values().map(|seen| u64::from(seen.tokens)).sum();
-    assert_eq!(counters.generation_tokens, tokens);
-    let ended = seen.values().filter(|seen| seen.ended).count() as u64;
-    assert_eq!(counters.stopped, ended);
-    assert_eq!(counters.aborted, seen.len() as u64 - ended);
-    assert!(counters.prompt_tokens >= u64::from(usages.prompt.get()));
-    assert_eq!(run.model.pool.used(), 0);
-    assert_eq!((run.model.requests(), run.model.next_event()), (0, None));
-    assert_eq!(run.model.adapters.in_use(), (0, 0));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
-    #[test]
-    fn bookkeeping_holds_and_runs_repeat(actions in proptest::collection::vec(action(), 1..80), blocks in 30..120_u32) {
-        let first = simulate(&actions, blocks);
-        prop_assert_eq!(&first, &simulate(&actions, blocks), "the same actions give the same events, bit for bit");
-    }
-
-    #[test]
-    fn how_time_is_cut_does_not_matter(actions in proptest::collection::vec(action(), 1..30), cuts in 1..9_u64) {
-        let cut: Vec<Action> = actions
+    // One jump ends in the middle of the stretch, with everything as it should be there.
+    let mut events = 0;
+    model.advance(Time::from_millis(5_003), &mut |_| events += 1);
+    model.check_invariants().unwrap();
+    assert_eq!((events, model.stats().counters.generation_tokens), (3, 3 * 500));
+    assert_eq!(model.next_event(), Some(Time::from_millis(5_010)));
+    assert!(
+        model
+            .sequences
             .iter()
-            .flat_map(|action| match action {
-                Action::Wait { millis } => {
-                    let mut parts = vec![Action::Wait { millis: millis / cuts }; usize::try_from(cuts).unwrap()];
-                    parts.push(Action::Wait { millis: millis % cuts });
-                    parts
-                }
-                other => vec![other.clone()],
-            })
-            .collect();
-        prop_assert_eq!(simulate(&actions, 60), simulate(&cut, 60));
-    }
+            .all(|sequence| sequence.generated == 500 && sequence.computed == 599)
+    );
+    model.advance(Time::from_millis(20_000), &mut |_| events += 1);
+    assert_eq!((events, model.pool.used()), (6, 0));
 }
 
 #[test]
