@@ -1,4 +1,62 @@
-//! The scheduling core.
+//! The scheduling core of one pool: endpoints, signals, health, leases, filters, scorers and pickers.
+//!
+//! This crate is pure. It reads no clock, draws no ambient chance, opens no socket and writes no log: inputs and `now` go into
+//! [`Pool`], decisions and [`PoolEvent`]s come out. The same seed and the same inputs give the same decisions, bit for bit, so
+//! a gateway, a laboratory and a test run the very same code.
+//!
+//! # What a pool knows
+//!
+//! An **endpoint** is a row, named by slot and incarnation; a life that is over is never mixed up with the next one at the
+//! same place, which inherits neither counts nor learnt figures. Its states:
+//!
+//! | State | Gets calls | Left by |
+//! |---|---|---|
+//! | loading | no | three proofs: model listed, KV pool there, one token inferred ([`Proofs`]) |
+//! | ready | yes | failed probes (loading), failed calls (ejected), a 503 of the health page or a drain (draining) |
+//! | ejected | no, but see the panic rule | its time, then one call on probation; or output that proves it |
+//! | draining | no | its last lease: gone, or loading again if its address is still wanted ([`DrainCause::is_final`]) |
+//! | gone | no | its slot is used again, by another incarnation |
+//!
+//! **Signals** are what its page says ([`Signals`]). They are stale from an age of 200 ms on, or when the page stands still under
+//! load. A stale endpoint counts as full, or is scored on own leases alone ([`StalenessPolicy`]). Between scrapes the figures are
+//! carried forward by dead reckoning:
+//!
+//! ```text
+//! estimate = max(0, sample + booked after it − ended after it), and never less than the own live leases
+//! ```
+//!
+//! A **lease** is a booked place. It is finished exactly once; a second finish is ignored and counted; when its endpoint goes it
+//! is fenced, counts nowhere, and still waits to be finished. The retry budget is held by leases too, so it cannot leak.
+//!
+//! # How a pick goes
+//!
+//! 1. The hard filters, always on: ready, not excluded by the ask, not ejected, below the cap, fresh.
+//! 2. **Panic rule**: if every ready endpoint that the call may use is ejected, ejection is ignored. A guess beats a certain
+//!    refusal. Endpoints that load or drain are never candidates.
+//! 3. An endpoint that the connection is bound to is taken if it got this far (`balance: connection`).
+//! 4. The soft filter for endpoints that just said that they have too much to do, then the profile's own filters.
+//! 5. The profile's scorers, each from 0 to 1 times its weight, filling a column for all candidates at once.
+//! 6. The picker. Ties go to the endpoint that was given the least work, then to chance, never to an index.
+//! 7. The booking, after a second look at the hard filters, and the record of the choice ([`Why`]).
+//!
+//! # Why the default profile is what it is
+//!
+//! [`Profile::default`] adds active requests, prompt tokens in prefill, queue and KV use, and takes the highest total.
+//! `tests/shares.rs` plays forty clients with ninety calls a second on six endpoints through it. Shares lie within 2 points
+//! of each other and none is above 18 %. The tail of the time to first token is a third of that of least requests with two
+//! choices and half of that of round robin, because what a call waits for is prompt tokens before it, and counts of requests do
+//! not see those. With four gateways that do not see each other the order is the same: the work of the others is in the samples, and
+//! dead reckoning keeps the own part exact. [`Picker::PowerOfTwo`] is there for samples too old for that.
+//!
+//! # Sources
+//!
+//! * Two choices: M. Mitzenmacher, *The Power of Two Choices in Randomized Load Balancing*, IEEE TPDS 12(10), 2001. With a
+//!   preferred first choice: Mitzenmacher, Prabhakar, Shah, *Load Balancing with Memory*, FOCS 2002.
+//! * Old information and herding: M. Mitzenmacher, *How Useful Is Old Information?*, IEEE TPDS 11(1), 2000.
+//! * Homes of sessions: D. Thaler, C. Ravishankar, *Using Name-Based Mappings to Increase Hit Rates*, IEEE/ACM ToN 6(1), 1998.
+//! * Ejection, panic and the retry budget follow the practice of service meshes (Envoy's outlier detection and circuit breaking).
+//!
+//! The reasons for each part stand in its module: `reckoning`, `page`, `readiness`, `outlier`, `retry`, `scorer`, `picker`.
 
 mod adapters;
 mod ask;

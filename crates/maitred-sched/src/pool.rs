@@ -139,6 +139,12 @@ impl Pool {
         Ok(self.columns.id(at))
     }
 
+    /// Who is at this address now, unless nobody is or who is there leaves for good.
+    #[must_use]
+    pub fn endpoint_at(&self, address: &Address) -> Option<EndpointId> {
+        self.staying(address).map(|at| self.columns.id(at))
+    }
+
     /// The row of an address that is in the pool and not leaving for good.
     fn staying(&self, address: &Address) -> Option<usize> {
         let endpoints = self.columns.endpoints.iter().zip(&self.columns.gates);

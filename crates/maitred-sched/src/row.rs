@@ -53,6 +53,8 @@ pub struct EndpointRow<'a> {
     pub state: EndpointState,
     /// Whether it has come back from an ejection and gets one call at a time.
     pub on_probation: bool,
+    /// For how long it is still spared because it said that it has too much to do.
+    pub spared_for: Duration,
     /// What it has proven so far.
     pub proofs: Proofs,
     /// Failed probes in a row.

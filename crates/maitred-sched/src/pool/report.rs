@@ -30,6 +30,7 @@ impl Pool {
             address: &endpoint.address,
             state: self.state(at, freshness.now),
             on_probation: gate.trial != Trial::None,
+            spared_for: gate.cool_until.since(freshness.now),
             proofs: endpoint.readiness.proofs(),
             failed_probes: endpoint.readiness.failed(),
             failed_calls: endpoint.outlier.failed(),

@@ -118,6 +118,8 @@ fn an_address_that_comes_back_while_it_drains_is_another_endpoint() {
     stage.pool.drain(old, DrainCause::Unlisted, stage.now);
     let new = stage.add("10.0.0.0:8000");
     assert_ne!(old, new);
+    assert_eq!(stage.pool.endpoint_at(&"10.0.0.0:8000".into()), Some(new));
+    assert_eq!(stage.pool.endpoint_at(&"10.0.0.5:8000".into()), None);
     assert_eq!(stage.pool.rows(stage.now).count(), 2);
     stage.ids[0] = new;
     stage.prove(new);
