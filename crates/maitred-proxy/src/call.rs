@@ -54,6 +54,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
             "this gateway is shutting down; try again",
         ));
     }
+    intake::head_size(&request, &snapshot.settings().limits)?;
     let path = intake::path(&request)?;
     let kind = path.kind;
     // The key comes before the body: a stranger's bytes are not read.

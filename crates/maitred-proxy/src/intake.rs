@@ -9,6 +9,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Request};
 use http_body::Body;
 use hyper::body::Incoming;
+use maitred_config::Limits;
 use maitred_llm::{CallKind, CallPath};
 use maitred_runtime::{Principal, Snapshot};
 use maitred_types::{ByteSize, FaultKind, UnixMillis};
@@ -49,6 +50,26 @@ pub(crate) fn path<'a, B>(request: &'a Request<B>) -> Result<CallPath<'a>, Fault
         allow: Some(allowed),
         ..Fault::new(FaultKind::MethodNotAllowed, message)
     })
+}
+
+/// Checks the size of a head that has been read. hyper has its own limits, which hold memory in bounds while it reads.
+pub(crate) fn head_size<B>(request: &Request<B>, limits: &Limits) -> Result<(), Fault> {
+    let headers = request.headers();
+    let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let size = request.method().as_str().len() + target + fields.sum::<usize>();
+    let many = limits.header_count.get() as usize;
+    let message = if size > limits.header_size.as_usize() {
+        format!(
+            "the headers and the path are larger than {}, which is the limit of this gateway",
+            limits.header_size
+        )
+    } else if headers.len() > many {
+        format!("there are more than {many} headers, which is the limit of this gateway")
+    } else {
+        return Ok(());
+    };
+    Err(Fault::new(FaultKind::HeadersTooLarge, message))
 }
 
 /// Whether the body is said to be JSON. Paths whose body must be JSON refuse anything else.

@@ -17,6 +17,7 @@ mod intake;
 mod link;
 mod listener;
 mod plane;
+mod prompt;
 mod refusal;
 mod relay;
 mod shard;

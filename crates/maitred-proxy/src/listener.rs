@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::body::ClientBody;
 use crate::gate::{Client, Gate};
+use crate::prompt::Prompt;
 use crate::refusal::Explaining;
 
 /// Connections that may wait to be accepted, per thread.
@@ -29,6 +30,8 @@ const BACKLOG: i32 = 1024;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// After an error such as "too many open files", how long accepting rests.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
+/// hyper's own limit on what it buffers of an HTTP/1 head.
+const HTTP1_BUFFER: usize = 8192 + 4096 * 100;
 /// An idle HTTP/2 connection is asked whether it is still there.
 const HTTP2_PING: Duration = Duration::from_secs(30);
 
@@ -136,7 +139,8 @@ where
         async move { Ok::<Response<ClientBody>, Infallible>(call.await) }
     });
     let builder = builder(options, &tasks);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(Explaining::new(stream)), service));
+    let stream = Explaining::new(Prompt::new(stream, options.head_timeout));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
@@ -156,6 +160,8 @@ fn builder(options: HttpOptions, tasks: &Tasks) -> auto::Builder<Spawner> {
     let head_list = u32::try_from(options.head_bytes).unwrap_or(u32::MAX);
     let mut http1 = builder.http1();
     http1.timer(TokioTimer::new()).header_read_timeout(options.head_timeout);
+    // Heads within this are measured when they have been read, so that the refusal is in the caller's dialect.
+    http1.max_buf_size(options.head_bytes.max(HTTP1_BUFFER));
     if options.headers != 100 {
         // hyper's own limit is 100, which needs no allocation.
         http1.max_headers(options.headers);
