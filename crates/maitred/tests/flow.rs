@@ -3,3 +3,7 @@
 mod table;
 #[path = "it/balance.rs"]
 mod balance;
+#[path = "it/traffic.rs"]
+mod traffic;
+#[path = "it/life.rs"]
+mod life;

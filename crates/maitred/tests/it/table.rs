@@ -314,6 +314,21 @@ impl Gateway {
         .await;
     }
 
+    /// Waits until just `count` client connections are open.
+    pub(crate) async fn until_connections(&self, count: u32) {
+        eventually(&format!("{count} open connections"), async || {
+            (self.metric("maitred_open_connections", &[]).await == f64::from(count)).then_some(())
+        })
+        .await;
+    }
+
+    /// Its resident memory.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
     /// The sum of the series of a metric that have these labels; zero if there is none.
     pub(crate) async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         sum(&self.page("/metrics").await.text(), name, labels)

@@ -264,13 +264,13 @@ async fn a_slow_reader_holds_back_its_own_endpoint_only() {
     let large = vllm::chat_event(MODEL, &"x".repeat(512 << 10));
     let flood = (0..128).fold(Play::stream().chunk(word()), |play, _| play.chunk(large.clone()));
     endpoint.once(CHAT, flood.wait(&gate).chunk(vllm::chat_end(MODEL, None)).end());
-    let before = resident_bytes(gateway.child.id());
+    let before = gateway.resident_bytes();
     let mut slow = Connection::open(gateway.address).await;
     assert_eq!(slow.start(&gateway.chat(streamed())).await.status(), 200);
     // Other calls go on meanwhile.
     assert_eq!(gateway.ask(chat("")).await.status(), 200);
     let held = async || {
-        let grown = resident_bytes(gateway.child.id()).saturating_sub(before);
+        let grown = gateway.resident_bytes().saturating_sub(before);
         assert!(grown < 24 << 20, "{grown} bytes held for a reader that does not read");
         // The endpoint's own buffers are full too once it stands still.
         Some(())
@@ -280,13 +280,6 @@ async fn a_slow_reader_holds_back_its_own_endpoint_only() {
     let rest = async { while slow.event().await.is_some() {} };
     within("the rest", rest).await;
     assert_eq!(slow.body_end(), BodyEnd::Complete);
-    let grown = resident_bytes(gateway.child.id()).saturating_sub(before);
+    let grown = gateway.resident_bytes().saturating_sub(before);
     assert!(grown < 24 << 20, "{grown} bytes held for a reader that is slow");
-}
-
-/// Resident memory of a process.
-fn resident_bytes(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
