@@ -225,7 +225,9 @@ impl Face {
             model: ask.model.clone(),
             fingerprint: format!("vllm-0.32.0-{:08x}", mix(self.seed, 7) >> 32),
             include_usage: ask.include_usage,
+            event_head: String::new(),
         }
+        .with_event_head()
     }
 
     /// vLLM takes the caller's request id into the answer's; SGLang has bare ones.

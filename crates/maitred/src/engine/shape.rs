@@ -138,9 +138,24 @@ pub(super) struct Shape {
     pub(super) fingerprint: String,
     /// Whether the stream ends with usage.
     pub(super) include_usage: bool,
+    /// What every event of a stream begins with.
+    pub(super) event_head: String,
 }
 
 impl Shape {
+    /// The shape with what every event of its stream begins with, made once.
+    pub(super) fn with_event_head(mut self) -> Self {
+        let object = if self.api == Api::Chat {
+            "chat.completion.chunk"
+        } else {
+            "text_completion"
+        };
+        let (id, created, model) = (&self.id, self.created, Quoted(&self.model));
+        self.event_head =
+            format!(r#"data: {{"id":"{id}","object":"{object}","created":{created},"model":{model},"choices":["#);
+        self
+    }
+
     /// The event before the first piece of a choice.
     pub(super) fn opening(&self, out: &mut String, index: usize, so_far: Option<Totals>, prompt: u32) {
         match (self.api, self.engine) {

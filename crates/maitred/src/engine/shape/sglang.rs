@@ -1,23 +1,20 @@
 //! SGLang's OpenAI answers.
 
+use std::borrow::Cow;
+
 use maitred_sim::FinishReason;
 
 use super::{Ending, OrNull, Piece, Quoted, Shape, Totals};
 use crate::engine::ask::Api;
 
 /// Each choice of a streamed chat has an id of its own.
-fn head(shape: &Shape, index: usize) -> String {
-    let object = if shape.api == Api::Chat {
-        "chat.completion.chunk"
-    } else {
-        "text_completion"
-    };
-    let id = match (shape.id.get(..2), index) {
-        (Some(_), 1..) if shape.api == Api::Chat => format!("{index:02x}{}", shape.id.get(2..).unwrap_or_default()),
-        _ => shape.id.clone(),
-    };
-    let (created, model) = (shape.created, Quoted(&shape.model));
-    format!(r#"data: {{"id":"{id}","object":"{object}","created":{created},"model":{model},"choices":["#)
+fn head(shape: &Shape, index: usize) -> Cow<'_, str> {
+    match shape.id.get(2..) {
+        Some(rest) if shape.api == Api::Chat && index > 0 => {
+            Cow::Owned(shape.event_head.replacen(&shape.id, &format!("{index:02x}{rest}"), 1))
+        }
+        _ => Cow::Borrowed(&shape.event_head),
+    }
 }
 
 fn usage_object(totals: Totals) -> String {

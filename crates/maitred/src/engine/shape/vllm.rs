@@ -3,17 +3,6 @@
 use super::{Ending, OrNull, Piece, Quoted, Shape, Totals};
 use crate::engine::ask::Api;
 
-fn head(shape: &Shape) -> String {
-    let Shape { id, created, .. } = shape;
-    let object = if shape.api == Api::Chat {
-        "chat.completion.chunk"
-    } else {
-        "text_completion"
-    };
-    let model = Quoted(&shape.model);
-    format!(r#"data: {{"id":"{id}","object":"{object}","created":{created},"model":{model},"choices":["#)
-}
-
 /// Usage in the middle of a stream.
 fn running(totals: Option<Totals>) -> String {
     totals.map_or_else(String::new, |totals| {
@@ -26,7 +15,7 @@ fn running(totals: Option<Totals>) -> String {
 }
 
 pub(super) fn role(shape: &Shape, out: &mut String, index: usize, so_far: Option<Totals>) {
-    let (head, usage) = (head(shape), running(so_far));
+    let (head, usage) = (&shape.event_head, running(so_far));
     out.push_str(&format!(
         "{head}{{\"index\":{index},\"delta\":{{\"role\":\"assistant\",\"content\":\"\"}},\"logprobs\":null,\
          \"finish_reason\":null}}]{usage},\"prompt_token_ids\":null,\"prompt_text\":null}}\n\n"
@@ -35,7 +24,7 @@ pub(super) fn role(shape: &Shape, out: &mut String, index: usize, so_far: Option
 
 pub(super) fn piece(shape: &Shape, out: &mut String, piece: &Piece<'_>) {
     let Piece { index, .. } = *piece;
-    let (head, usage) = (head(shape), running(piece.so_far));
+    let (head, usage) = (&shape.event_head, running(piece.so_far));
     let text = Quoted(piece.text);
     let ending = piece.end.map(|reason| Ending {
         reason,
@@ -81,7 +70,7 @@ pub(super) fn piece(shape: &Shape, out: &mut String, piece: &Piece<'_>) {
 
 pub(super) fn usage(shape: &Shape, out: &mut String, totals: Totals) {
     let Totals { prompt, output, cached } = totals;
-    let (head, total) = (head(shape), totals.total());
+    let (head, total) = (&shape.event_head, totals.total());
     let details = match cached {
         Some(_) => format!(r#","prompt_tokens_details":{}"#, totals.details()),
         None => String::new(),
