@@ -32,7 +32,11 @@ async fn while_one_loads(flavor: &str, check: &str) -> Seen {
         .pool(&format!("startup: {{ interval: 240ms, check: {check} }}"))
         .pool("readiness: { interval: 120ms }")
         .pool("ejection: { base: 120ms, max: 1s }")
-        .pool(if check == "full" { "staleness: { after: 5s }" } else { BLIND });
+        .pool(if check == "full" {
+            "staleness: { after: 5s }"
+        } else {
+            BLIND
+        });
     let gateway = Gateway::start(&config).await;
     gateway.until_state(ready.address, "ready").await;
     if flavor[1] == "sglang" {
@@ -104,7 +108,10 @@ async fn clients_see_what_a_check_of_the_port_does() {
             gateway.until_ready(1).await;
         }
         let answer = gateway.ask(streamed(0, 5, 4)).await;
-        (answer.json()["error"]["code"].clone(), counted(&gateway, loading.address, "errors").await)
+        (
+            answer.json()["error"]["code"].clone(),
+            counted(&gateway, loading.address, "errors").await,
+        )
     };
     let (code, calls) = check("port").await;
     assert_eq!((code.as_str(), calls), (Some("upstream_error"), 1));

@@ -10,8 +10,10 @@
 mod bad_input;
 mod balance;
 mod config_cli;
+mod life;
 mod protocol;
 mod readme;
 mod sdk;
 mod table;
 mod tls;
+mod traffic;

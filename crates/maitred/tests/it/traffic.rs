@@ -10,7 +10,9 @@ use crate::table::{CHAT, Gateway, MODEL, sum};
 
 /// A streamed chat call for so many tokens, with a prompt of as many that nobody sent before.
 pub(crate) fn streamed(number: usize, prompt: usize, tokens: u32) -> String {
-    let words: String = (0..prompt).map(|word| format!("{:03} ", (number * 7 + word * 13) % 1000)).collect();
+    let words: String = (0..prompt)
+        .map(|word| format!("{:03} ", (number * 7 + word * 13) % 1000))
+        .collect();
     format!(
         r#"{{"model":"{MODEL}","stream":true,"max_tokens":{tokens},"messages":[{{"role":"user","content":"{number} {words}"}}]}}"#
     )
@@ -46,7 +48,11 @@ pub(crate) fn all_clean(calls: &[Streamed]) {
 /// How many answers of this class a vLLM says it has given to chat calls, such as `5xx`.
 pub(crate) async fn chats(endpoint: SocketAddr, class: &str) -> u64 {
     let page = Request::get("/metrics").send(endpoint).await.text();
-    whole(sum(&page, "http_requests_total", &[("handler", CHAT), ("status", class)]))
+    whole(sum(
+        &page,
+        "http_requests_total",
+        &[("handler", CHAT), ("status", class)],
+    ))
 }
 
 /// What the gateway counted for an endpoint in its present life: `picks` or `errors`.
