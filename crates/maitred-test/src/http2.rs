@@ -1,17 +1,19 @@
-//! An HTTP/2 client in clear text with prior knowledge.
+//! An HTTP/2 client: in clear text with prior knowledge, or over whatever stream it is given.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::http::response::Parts;
 use hyper::{Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-use crate::{Background, background, within};
+use crate::wire::Stream;
+use crate::{Background, BodyEnd, background, within};
 
 /// A body larger than this fails the test.
 const BODY_BYTES_MAX: usize = 64 << 20;
@@ -30,6 +32,12 @@ impl Http2 {
         let stream = within("connecting", TcpStream::connect(address))
             .await
             .expect("a connection");
+        Self::over(stream, address).await
+    }
+
+    /// Shakes hands over a stream to `address` that is already there, such as one of TLS.
+    #[expect(private_bounds, reason = "the bound only names what any byte stream has")]
+    pub async fn over(stream: impl Stream + 'static, address: SocketAddr) -> Self {
         let shaken = within(
             "the HTTP/2 handshake",
             handshake(TokioExecutor::new(), TokioIo::new(stream)),
@@ -46,12 +54,20 @@ impl Http2 {
 
     /// POSTs a JSON text with a bearer key and gives the status and the whole body.
     pub async fn post(&self, path: &str, key: &str, json: &str) -> (StatusCode, Bytes) {
-        let request = hyper::Request::post(format!("http://{}{path}", self.address))
+        let request = self.request(path, key, json);
+        let (head, body, end) = self.send(request).await;
+        assert_eq!(end, BodyEnd::Complete, "{}", String::from_utf8_lossy(&body));
+        (head.status, body)
+    }
+
+    /// A POST of a JSON text with a bearer key.
+    #[must_use]
+    pub fn request(&self, path: &str, key: &str, json: &str) -> hyper::Request<Full<Bytes>> {
+        hyper::Request::post(format!("http://{}{path}", self.address))
             .header("content-type", "application/json")
             .header("authorization", format!("Bearer {key}"))
             .body(Full::from(json.to_owned()))
-            .expect("a valid request");
-        self.send(request).await
+            .expect("a valid request")
     }
 
     /// Sends any request and waits, however long, for the head of its answer.
@@ -59,14 +75,23 @@ impl Http2 {
         self.sender.clone().send_request(request).await
     }
 
-    /// Sends any request and gives the status and the whole body.
-    pub async fn send(&self, request: hyper::Request<Full<Bytes>>) -> (StatusCode, Bytes) {
-        let answer = within("an answer over HTTP/2", self.sender.clone().send_request(request)).await;
-        let (head, body): (_, _) = answer.map(Response::into_parts).expect("an answer over HTTP/2");
-        #[expect(clippy::disallowed_methods, reason = "the body is limited")]
-        let collected = Limited::new(body, BODY_BYTES_MAX).collect();
-        let body = within("the body of an answer", collected).await.expect("a whole body");
-        (head.status, body.to_bytes())
+    /// Sends any request and gives the head, the body, and how that ended: well, or by a reset of the stream.
+    pub async fn send(&self, request: hyper::Request<Full<Bytes>>) -> (Parts, Bytes, BodyEnd) {
+        let answer = within("an answer over HTTP/2", self.begin(request)).await;
+        let (head, mut body): (_, Incoming) = answer.map(Response::into_parts).expect("an answer over HTTP/2");
+        let mut gathered = Vec::new();
+        let end = loop {
+            match within("more of a body", body.frame()).await {
+                Some(Ok(frame)) => gathered.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Some(Err(_reset)) => break BodyEnd::Cut,
+                None => break BodyEnd::Complete,
+            }
+            assert!(
+                gathered.len() <= BODY_BYTES_MAX,
+                "a body of more than {BODY_BYTES_MAX} bytes"
+            );
+        };
+        (head, gathered.into(), end)
     }
 }
 
