@@ -20,6 +20,8 @@ pub(crate) struct Calls {
     pub(crate) times_ns: Vec<u64>,
     /// Answers other than 200.
     pub(crate) refused: u64,
+    /// One of them, for whoever wonders.
+    pub(crate) example: Option<String>,
 }
 
 /// What the connections of one phase have in common.
@@ -55,6 +57,7 @@ pub(crate) async fn run(
                 let calls = calls??;
                 total.times_ns.extend_from_slice(&calls.times_ns);
                 total.refused += calls.refused;
+                total.example = total.example.take().or(calls.example);
             }
             anyhow::Ok(())
         })
@@ -76,7 +79,10 @@ async fn connection(phase: Rc<Phase>) -> anyhow::Result<Calls> {
         stream.write_all(&phase.request).await?;
         let end = answer(&mut stream, &mut buffer).await?;
         calls.times_ns.push(now_ns() - began);
-        calls.refused += u64::from(status(&buffer) != 200);
+        if status(&buffer) != 200 {
+            calls.refused += 1;
+            calls.example = Some(String::from_utf8_lossy(buffer.get(..end).unwrap_or_default()).into_owned());
+        }
         buffer.drain(..end);
     }
 }

@@ -55,6 +55,10 @@ struct Arguments {
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     machine::raise_open_files()?;
+    let priority = machine::Priority::raise();
+    if !priority.is_raised() {
+        eprintln!("other work on this machine will show in the figures: raising the priority takes root");
+    }
     machine::pin_to(machine::LOAD_CORE)?;
     let upstream = upstream::Upstream::start()?;
     let offers = systems::Offers {

@@ -80,6 +80,12 @@ async fn measure_case(plan: &Plan, case: &Case, system: &System) -> anyhow::Resu
     let before = cpu();
     let duration = Duration::from_secs(plan.seconds.into());
     let calls = load::run(system.address, &request, case.connections, duration).await?;
+    if let Some(example) = &calls.example {
+        eprintln!(
+            "{} refused {} calls, one of them with:\n{example}",
+            system.name, calls.refused
+        );
+    }
     let spent_us = (cpu() - before) as f64 / 1_000.0;
     let count = calls.times_ns.len() as f64;
     Ok(Figures {
