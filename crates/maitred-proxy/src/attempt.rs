@@ -15,7 +15,7 @@ use maitred_engines::{
     BodyVerdict, ErrorForm, HeadVerdict, ResponseHead, UpstreamErrorBody, judge_body, judge_head, judge_refusal,
 };
 use maitred_llm::{AnswerTap, CallKind, UpstreamError, UsageAsk, reshape_error};
-use maitred_runtime::{Ask, Route};
+use maitred_runtime::{Ask, PoolHost, Route};
 use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, Time, TokenCount, Usage};
 use smallvec::SmallVec;
 
@@ -86,6 +86,7 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
     let is_pinned = call.balance == Balance::Connection;
     let mut tried: SmallVec<[EndpointId; 4]> = SmallVec::new();
     let mut first: Option<Fault> = None;
+    let mut latest: Option<FaultKind> = None;
     loop {
         let pinned = if is_pinned {
             account.client.pins.get(pool.name())
@@ -103,8 +104,11 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
         };
         let booking = match pool.book(&ask, account.now()) {
             Ok(booking) => booking,
-            Err(no_place) => return Err(no_way_left(first, &no_place)),
+            Err(no_place) => return Err(told_to_wait(no_way_left(first, &no_place), pool)),
         };
+        if let Some(reason) = latest {
+            pool.retried(reason);
+        }
         if is_pinned {
             account.client.pins.set(pool.name(), booking.endpoint());
         }
@@ -123,13 +127,20 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
             detail = fault.detail.as_deref(),
             "an attempt failed"
         );
-        let kind = fault.kind;
+        latest = Some(fault.kind);
         let first = first.get_or_insert(fault);
         if !may_move || account.attempts() >= call.attempts || account.now() >= call.deadline {
-            return Err(first.clone());
+            return Err(told_to_wait(first.clone(), pool));
         }
-        pool.retried(kind);
     }
+}
+
+/// Who is refused because there is too much to do is told when to come back, also where the endpoint did not say.
+fn told_to_wait(mut fault: Fault, pool: &PoolHost) -> Fault {
+    if fault.kind == FaultKind::UpstreamOverloaded && fault.retry_after.is_none() {
+        fault.retry_after = Some(pool.settings().options.retry_after);
+    }
+    fault
 }
 
 fn no_way_left(first: Option<Fault>, no_place: &maitred_runtime::NoPlace) -> Fault {
