@@ -108,6 +108,10 @@ fn an_answer_that_was_aborted_drains() {
     stage.finish(&second, LeaseEnd::Draining);
     assert_eq!(stage.state(0), EndpointState::Loading);
     assert_eq!(stage.row(stage.ids[0]).unwrap().failed_calls, 0, "nobody is blamed");
+    // What was proven before is forgotten.
+    let partly = ReadinessReport::Healthy(Proofs::INFERENCE);
+    let change = stage.pool.set_readiness(stage.ids[0], partly, stage.now);
+    assert_eq!(change, ReadinessChange::None);
 }
 
 #[test]

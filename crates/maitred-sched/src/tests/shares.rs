@@ -340,8 +340,8 @@ fn the_default_profile_has_the_shortest_tail_of_those_at_hand() {
     for gateways in [1, 4] {
         let tails = profiles.clone().map(|(name, profile)| {
             let scenario = per_call(profile, gateways);
-            let reports = [1, 2, 3].map(|seed| simulate(&scenario, seed));
-            let tail = reports.iter().map(|report| report.ttft_p99).sum::<f64>() / 3.0;
+            let reports = [1, 2].map(|seed| simulate(&scenario, seed));
+            let tail = reports.iter().map(|report| report.ttft_p99).sum::<f64>() / 2.0;
             println!("{gateways} gateways, {name}: p99 {tail:.3} s, {:?}", reports[0].shares);
             tail
         });
