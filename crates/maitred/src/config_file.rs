@@ -17,7 +17,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<(String, Loaded)> {
     }
 }
 
-/// Reads a secret from where the configuration says it is.
+/// Reads a secret from where the configuration says it is. The place is named by whoever reports the error.
 fn secret(config: &Path, reference: &SecretRef) -> Result<String, String> {
     match reference {
         SecretRef::Env(name) => {
@@ -26,11 +26,10 @@ fn secret(config: &Path, reference: &SecretRef) -> Result<String, String> {
                 reason = "the configuration names the variable; this is the edge"
             )]
             let value = std::env::var(name.as_str());
-            value.map_err(|error| format!("{reference}: {error}"))
+            value.map_err(|error| error.to_string())
         }
         SecretRef::File(path) => {
-            let text = std::fs::read_to_string(beside(config, path.as_str()))
-                .map_err(|error| format!("{reference}: {error}"))?;
+            let text = std::fs::read_to_string(beside(config, path.as_str())).map_err(|error| error.to_string())?;
             Ok(text.trim_end().to_owned())
         }
     }
