@@ -12,6 +12,7 @@
 mod bad_input;
 mod balance;
 mod config_cli;
+mod drain;
 mod faults;
 mod life;
 mod protocol;

@@ -214,9 +214,14 @@ impl Gateway {
 
     /// Starts one with a whole configuration and further flags of `maitred serve`.
     pub(crate) async fn start_in(folder: Folder, yaml: &str, flags: &[&str]) -> Self {
+        Self::start_as(Start::new("gateway", MAITRED), folder, yaml, flags).await
+    }
+
+    /// Starts one by way of another program, which is given the gateway's arguments.
+    pub(crate) async fn start_as(start: Start, folder: Folder, yaml: &str, flags: &[&str]) -> Self {
         let config = folder.write("maitred.yaml", yaml);
         let records = folder.path().join("records.log");
-        let start = Start::new("gateway", MAITRED).args(["serve", "--log-format", "json", "--threads", "2"]);
+        let start = start.args(["serve", "--log-format", "json", "--threads", "2"]);
         let start = start
             .args([
                 "--config".as_ref(),
