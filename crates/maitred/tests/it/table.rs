@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use maitred_tenant::{KeyHasher, NEW_KEY_RANDOM_BYTES, NewKey};
-use maitred_test::{Answer, Child, Folder, Program, Request, ScriptedEndpoint, Start, eventually};
+use maitred_test::{Answer, Child, Folder, Program, Request, Start, eventually};
 use serde_json::Value;
 
 /// The model that every endpoint serves unless told otherwise.
@@ -119,11 +119,6 @@ impl Config {
     /// One with these simulated endpoints.
     pub(crate) fn engines(engines: &[Engine]) -> Self {
         Self::of(engines.iter().map(|engine| engine.address))
-    }
-
-    /// One with these scripted endpoints.
-    pub(crate) fn scripted(endpoints: &[ScriptedEndpoint]) -> Self {
-        Self::of(endpoints.iter().map(ScriptedEndpoint::address))
     }
 
     /// Adds a line to the pool.
