@@ -140,12 +140,39 @@ impl<'a> AccessRecord<'a> {
     }
 
     fn write_text(&self, line: &mut Vec<u8>) -> std::io::Result<()> {
-        let value = serde_json::to_value(self).map_err(std::io::Error::other)?;
-        let Some(fields) = value.as_object() else { return Ok(()) };
-        write!(line, "{} {} {} {}", self.time, self.status, self.method, self.path)?;
-        for (name, value) in fields {
-            if !matches!(name.as_str(), "time" | "status" | "method" | "path") {
-                write!(line, " {name}={value}")?;
+        let Self { time, status, method, path, request_id, client, outcome, attempts, stream, .. } = self;
+        write!(line, "{time} {status} {method} {path} outcome={outcome} request_id={request_id} client={client}")?;
+        write!(line, " attempts={attempts} stream={stream} duration_ms={}", self.duration_ms)?;
+        write!(line, " request_bytes={} response_bytes={}", self.request_bytes, self.response_bytes)?;
+        if let Some(first_token) = self.first_token_ms {
+            write!(line, " first_token_ms={first_token}")?;
+        }
+        let tokens = [
+            ("input_tokens", self.input_tokens),
+            ("cached_tokens", self.cached_tokens),
+            ("output_tokens", self.output_tokens),
+        ];
+        for (name, tokens) in tokens {
+            if let Some(tokens) = tokens {
+                write!(line, " {name}={tokens}")?;
+            }
+        }
+        let words = [
+            ("usage_source", self.usage_source),
+            ("model", self.model),
+            ("pool", self.pool),
+            ("endpoint", self.endpoint),
+            ("pick", self.pick),
+            ("tenant", self.tenant),
+            ("key", self.key),
+            ("fault", self.fault),
+            ("detail", self.detail),
+        ];
+        for (name, word) in words {
+            if let Some(word) = word {
+                write!(line, " {name}=")?;
+                // Quoted as JSON, so that no word can break the line or pass for another field.
+                serde_json::to_writer(&mut *line, word).map_err(std::io::Error::other)?;
             }
         }
         Ok(())

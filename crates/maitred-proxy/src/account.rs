@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use maitred_llm::{dialect_of, error_body};
 use maitred_obs::{AccessRecord, CallEnd};
 use maitred_runtime::{Booking, Principal, Route};
@@ -34,7 +34,8 @@ pub(crate) struct Account {
     arrived_unix: UnixMillis,
     pub(crate) request_id: RequestId,
     method: Method,
-    uri: Uri,
+    /// Copied out of the request, whose buffer would otherwise live as long as the answer.
+    path: Box<str>,
     pub(crate) dialect: Dialect,
     pub(crate) principal: Option<Principal>,
     pub(crate) route: Option<Arc<Route>>,
@@ -65,7 +66,7 @@ impl Account {
             arrived_unix,
             request_id,
             method: request.method().clone(),
-            uri: request.uri().clone(),
+            path: request.uri().path().into(),
             // Errors are told in the dialect of the path, even if nothing is served there.
             dialect: dialect_of(request.uri().path()),
             principal: None,
@@ -234,7 +235,7 @@ impl Account {
         let mut record = AccessRecord::new(self.arrived_unix, &self.request_id, status);
         record.client = &self.client.address;
         record.method = self.method.as_str();
-        record.path = self.uri.path();
+        record.path = &self.path;
         record.status = if self.status == 0 { CLIENT_CLOSED } else { self.status };
         record.detail = self.detail.as_deref();
         record.stream = self.is_stream;

@@ -59,7 +59,7 @@ pub struct Principal {
     pub tenant: TenantId,
     /// The public id of the key; `None` for anonymous callers.
     pub key: Option<KeyId>,
-    grant: Option<KeyGrant>,
+    grant: Option<Arc<KeyGrant>>,
 }
 
 impl Principal {
@@ -109,7 +109,7 @@ impl Snapshot {
                 Ok(Principal {
                     tenant: grant.tenant.clone(),
                     key: Some(grant.id().clone()),
-                    grant: Some(grant.clone()),
+                    grant: Some(Arc::clone(grant)),
                 })
             }
             (None, Some(tenant)) => Ok(Principal {

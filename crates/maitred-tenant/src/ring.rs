@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use maitred_types::{FaultKind, KeyId, UnixMillis};
 
@@ -15,7 +16,7 @@ use crate::{KeyGrant, KeyHasher};
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyRing {
     hasher: KeyHasher,
-    grants: BTreeMap<KeyId, KeyGrant>,
+    grants: BTreeMap<KeyId, Arc<KeyGrant>>,
 }
 
 impl KeyRing {
@@ -27,7 +28,7 @@ impl KeyRing {
         let mut by_id = BTreeMap::new();
         for grant in grants {
             let id = grant.id().clone();
-            if by_id.insert(id.clone(), grant).is_some() {
+            if by_id.insert(id.clone(), Arc::new(grant)).is_some() {
                 return Err(DuplicateKey(id));
             }
         }
@@ -43,13 +44,13 @@ impl KeyRing {
         }
     }
 
-    /// The grant of the key `presented`.
+    /// The grant of the key `presented`, to be kept for as long as the call lasts.
     ///
     /// Digests are compared in constant time. Whether an id is known may show in the time taken; ids are public.
     ///
     /// # Errors
     /// Says why the key is refused. That it has expired is said only to one who holds the whole key.
-    pub fn check(&self, presented: &str, now: UnixMillis) -> Result<&KeyGrant, KeyRefusal> {
+    pub fn check(&self, presented: &str, now: UnixMillis) -> Result<&Arc<KeyGrant>, KeyRefusal> {
         let parts = KeyParts::parse(presented).ok_or(KeyRefusal::Malformed)?;
         let grant = self.grants.get(parts.id).ok_or(KeyRefusal::Unknown)?;
         if !grant.hash.is_digest(&self.hasher.digest(parts)) {
@@ -66,7 +67,7 @@ impl KeyRing {
 
     /// The grants, in the order of their ids.
     pub fn grants(&self) -> impl Iterator<Item = &KeyGrant> {
-        self.grants.values()
+        self.grants.values().map(Arc::as_ref)
     }
 
     /// How many keys there are.

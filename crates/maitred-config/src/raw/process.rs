@@ -79,7 +79,7 @@ impl Default for HeaderLimits {
     fn default() -> Self {
         Self {
             size: Size::new(ByteSize::new(64 << 10)),
-            count: 128,
+            count: 100,
         }
     }
 }
