@@ -13,6 +13,7 @@ use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use maitred_config::Limits;
 use maitred_runtime::Tasks;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::body::ClientBody;
 use crate::gate::{Client, Gate};
-use crate::prompt::Prompt;
+use crate::patience::{Patience, Patient};
 use crate::refusal::Explaining;
 
 /// Connections that may wait to be accepted, per thread.
@@ -30,8 +31,8 @@ const BACKLOG: i32 = 1024;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// After an error such as "too many open files", how long accepting rests.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
-/// hyper's own limit on what it buffers of an HTTP/1 head.
-const HTTP1_BUFFER: usize = 8192 + 4096 * 100;
+/// What is buffered of a head at most, if the configuration does not allow more: hyper's own limit for HTTP/1.
+const HEAD_BUFFER: usize = 8192 + 4096 * 100;
 /// An idle HTTP/2 connection is asked whether it is still there.
 const HTTP2_PING: Duration = Duration::from_secs(30);
 
@@ -65,20 +66,8 @@ fn bind_one(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 pub(crate) struct Door {
     pub(crate) gate: Arc<Gate>,
     pub(crate) tls: Option<TlsAcceptor>,
-    pub(crate) http: HttpOptions,
-}
-
-/// Limits of the HTTP layer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HttpOptions {
     /// Most streams at one time on one HTTP/2 connection.
     pub(crate) concurrent_streams: u32,
-    /// Most headers of a request.
-    pub(crate) headers: usize,
-    /// Most bytes of a request's head.
-    pub(crate) head_bytes: usize,
-    /// How long a head may take to arrive, and an idle connection may stay.
-    pub(crate) head_timeout: Duration,
 }
 
 /// Accepts until the gateway drains.
@@ -118,9 +107,9 @@ fn admit(tasks: &Tasks, door: Door, stream: TcpStream, peer: SocketAddr) {
             return;
         }
         match &door.tls {
-            None => serve(door.gate, door.http, client, stream).await,
+            None => serve(&door, client, stream).await,
             Some(acceptor) => match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => serve(door.gate, door.http, client, stream).await,
+                Ok(Ok(stream)) => serve(&door, client, stream).await,
                 Ok(Err(_)) | Err(_) => door.gate.meters.connection_refused("tls_handshake"),
             },
         }
@@ -128,18 +117,26 @@ fn admit(tasks: &Tasks, door: Door, stream: TcpStream, peer: SocketAddr) {
 }
 
 /// Serves one connection to its end: the client's, or that of the drain.
-async fn serve<T>(gate: Arc<Gate>, options: HttpOptions, client: Client, stream: T)
+async fn serve<T>(door: &Door, client: Client, stream: T)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let tasks = gate.tasks.clone();
+    let (gate, tasks) = (Arc::clone(&door.gate), door.gate.tasks.clone());
+    let (limits, timeouts) = {
+        let snapshot = gate.runtime.snapshot();
+        (snapshot.settings().limits, snapshot.settings().timeouts)
+    };
+    let patience = Patience {
+        first_bytes: timeouts.header_read,
+        stall: timeouts.idle,
+    };
+    let stream = Explaining::new(Patient::new(stream, patience), Arc::clone(&gate.meters));
     let client = Arc::new(client);
     let service = service_fn(move |request: Request<Incoming>| {
         let call = crate::call::serve(Arc::clone(&gate), Arc::clone(&client), request);
         async move { Ok::<Response<ClientBody>, Infallible>(call.await) }
     });
-    let builder = builder(options, &tasks);
-    let stream = Explaining::new(Prompt::new(stream, options.head_timeout));
+    let builder = builder(&limits, timeouts.header_read, door.concurrent_streams, &tasks);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
@@ -155,22 +152,23 @@ where
     }
 }
 
-fn builder(options: HttpOptions, tasks: &Tasks) -> auto::Builder<Spawner> {
+fn builder(limits: &Limits, head_timeout: Duration, streams: u32, tasks: &Tasks) -> auto::Builder<Spawner> {
     let mut builder = auto::Builder::new(Spawner(tasks.clone()));
-    let head_list = u32::try_from(options.head_bytes).unwrap_or(u32::MAX);
+    // Heads within the buffer are measured when they have been read, so that the refusal is in the caller's dialect.
+    let buffer = limits.header_size.as_usize().max(HEAD_BUFFER);
     let mut http1 = builder.http1();
-    http1.timer(TokioTimer::new()).header_read_timeout(options.head_timeout);
-    // Heads within this are measured when they have been read, so that the refusal is in the caller's dialect.
-    http1.max_buf_size(options.head_bytes.max(HTTP1_BUFFER));
-    if options.headers != 100 {
+    http1.timer(TokioTimer::new()).header_read_timeout(head_timeout);
+    http1.max_buf_size(buffer);
+    let headers = limits.header_count.get() as usize;
+    if headers != 100 {
         // hyper's own limit is 100, which needs no allocation.
-        http1.max_headers(options.headers);
+        http1.max_headers(headers);
     }
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(options.concurrent_streams)
-        .max_header_list_size(head_list)
+        .max_concurrent_streams(streams)
+        .max_header_list_size(u32::try_from(buffer).unwrap_or(u32::MAX))
         .keep_alive_interval(HTTP2_PING);
     builder
 }

@@ -12,7 +12,7 @@ use maitred_runtime::{Runtime, Tasks};
 use tokio_rustls::TlsAcceptor;
 
 use crate::gate::{Connections, Gate, RequestIds};
-use crate::listener::{Door, HttpOptions, accept, bind};
+use crate::listener::{Door, accept, bind};
 use crate::shard::Shard;
 
 /// How often idle links are looked through.
@@ -78,12 +78,7 @@ impl DataPlane {
                     let door = Door {
                         gate: Arc::clone(&gate),
                         tls: tls.clone().map(TlsAcceptor::from),
-                        http: HttpOptions {
-                            concurrent_streams: listener.max_concurrent_streams,
-                            headers: settings.limits.header_count.get() as usize,
-                            head_bytes: settings.limits.header_size.as_usize(),
-                            head_timeout: settings.timeouts.header_read,
-                        },
+                        concurrent_streams: listener.max_concurrent_streams,
                     };
                     Some((sockets.pop()?, door))
                 });

@@ -7,10 +7,12 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use maitred_llm::error_body;
+use maitred_obs::Meters;
 use maitred_types::{Dialect, FaultKind};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -21,14 +23,16 @@ const BARE_HEAD_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Explaining<T> {
     socket: T,
+    meters: Arc<Meters>,
     /// What goes out instead of a bare refusal.
     instead: Bytes,
 }
 
 impl<T> Explaining<T> {
-    pub(crate) fn new(socket: T) -> Self {
+    pub(crate) fn new(socket: T, meters: Arc<Meters>) -> Self {
         Self {
             socket,
+            meters,
             instead: Bytes::new(),
         }
     }
@@ -57,7 +61,9 @@ impl<T: AsyncWrite + Unpin> Explaining<T> {
     /// Swallows `written` when it is a bare refusal, and owes the explained one.
     fn replaces(&mut self, written: &[u8]) -> bool {
         match explained(written) {
-            Some(instead) => {
+            Some((fault, instead)) => {
+                // No call came of it, so there is no record either.
+                self.meters.call_refused(fault);
                 self.instead = instead;
                 true
             }
@@ -107,7 +113,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Explaining<T> {
 }
 
 /// The answer to send in place of `head`, if that is one of hyper's bare refusals.
-fn explained(head: &[u8]) -> Option<Bytes> {
+fn explained(head: &[u8]) -> Option<(FaultKind, Bytes)> {
     let status = head
         .strip_prefix(b"HTTP/1.1 4")
         .or_else(|| head.strip_prefix(b"HTTP/1.0 4"))?;
@@ -139,7 +145,7 @@ fn explained(head: &[u8]) -> Option<Bytes> {
     )
     .into_bytes();
     answer.extend_from_slice(&body);
-    Some(answer.into())
+    Some((kind, answer.into()))
 }
 
 #[cfg(test)]
@@ -150,7 +156,7 @@ mod tests {
     fn only_bare_refusals_are_replaced() {
         let check = |head: &str, status: Option<&str>| {
             let answer = explained(head.as_bytes());
-            let begins = answer.as_ref().map(|answer| {
+            let begins = answer.as_ref().map(|(_, answer)| {
                 let text = std::str::from_utf8(answer).unwrap();
                 let (head, body) = text.split_once("\r\n\r\n").unwrap();
                 assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{head}");

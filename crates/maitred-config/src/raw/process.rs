@@ -15,7 +15,7 @@ pub(crate) struct Timeouts {
     /// From sending a call to an endpoint until its first output. A call without a stream gives all output at once, so
     /// this bounds its whole answer.
     pub(crate) first_token: TimeSpan,
-    /// Between two pieces of an answer that has begun.
+    /// Between two pieces of an answer that has begun; also how long a client may take nothing of it.
     pub(crate) idle: TimeSpan,
     /// For a whole call with all its attempts.
     pub(crate) total: TimeSpan,
@@ -48,7 +48,7 @@ pub(crate) struct Limits {
     pub(crate) headers: HeaderLimits,
     /// Largest event of a streamed answer.
     pub(crate) event: Size,
-    /// Most connections of clients at one time; further ones wait to be accepted.
+    /// Most connections of clients at one time; further ones are closed at once, and counted.
     #[schemars(range(min = 1))]
     pub(crate) connections: u32,
 }
