@@ -1,6 +1,7 @@
 //! Keys, paths, methods and headers that are not what they should be.
 
-use maitred_test::{Connection, Request};
+use hyper::header::HeaderName;
+use maitred_test::{Connection, Http2, Request, eventually};
 
 use super::{Target, call, good};
 use crate::table::{CHAT, Config, MODEL, key};
@@ -127,6 +128,28 @@ async fn too_many_or_too_large_headers_are_refused() {
 }
 
 #[tokio::test]
+async fn over_http2_the_limits_are_the_same() {
+    let target = Target::new().await;
+    let client = Http2::open(target.gateway.address).await;
+    let check = async |count: usize, size: usize| {
+        let mut request = client.request(CHAT, &key(1).0, &good());
+        for number in 0..count {
+            let name = HeaderName::try_from(format!("x-{number}")).unwrap();
+            request.headers_mut().insert(name, "x".repeat(size).parse().unwrap());
+        }
+        let (head, body, _) = client.send(request).await;
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(head.status.as_u16(), 431, "{body}");
+        assert_eq!(body["error"]["code"], "headers_too_large", "{body}");
+    };
+    check(5_000, 1).await;
+    check(200, 1).await;
+    check(1, 70 << 10).await;
+    drop(client);
+    target.check_unharmed().await;
+}
+
+#[tokio::test]
 async fn the_limits_of_headers_are_the_configurations() {
     let limits = "limits: { headers: { size: 2KiB, count: 20 } }";
     let target = Target::with(|config| config.file(limits)).await;
@@ -141,6 +164,14 @@ async fn the_limits_of_headers_are_the_configurations() {
     assert_eq!(target.endpoint.received_on(CHAT).len(), 0);
     assert_eq!(large(1 << 10).send(target.gateway.address).await.status(), 200);
     assert_eq!(many(10).send(target.gateway.address).await.status(), 200);
+    // They change with the file, for new connections.
+    let wider = Config::of([target.endpoint.address()]).file("limits: { headers: { size: 128KiB, count: 300 } }");
+    target.gateway.rewrite(&wider);
+    eventually("the wider limits", async || {
+        let is_wider = large(100 << 10).send(target.gateway.address).await.status() == 200;
+        (is_wider && many(250).send(target.gateway.address).await.status() == 200).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -19,6 +19,12 @@ async fn what_is_not_http_is_refused() {
     ] {
         target.check_bytes(bytes, 400, "malformed_request").await;
     }
+    // No call came of them, so there are no records; but they are counted.
+    let refused = target
+        .gateway
+        .metric("maitred_refused_calls_total", &[("fault", "malformed_request")])
+        .await;
+    assert_eq!((refused, target.gateway.records().len()), (5.0, 0));
     target.check_unharmed().await;
 }
 

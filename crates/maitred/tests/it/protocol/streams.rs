@@ -257,6 +257,35 @@ async fn nothing_is_held_back() {
 }
 
 #[tokio::test]
+async fn a_client_that_takes_nothing_is_given_up() {
+    let (endpoint, gateway) = one_with(|config| config.file("timeouts: { idle: 300ms }")).await;
+    let large = vllm::chat_event(MODEL, &"x".repeat(512 << 10));
+    endpoint.on(
+        CHAT,
+        (0..128)
+            .fold(Play::stream().chunk(word()), |play, _| play.chunk(large.clone()))
+            .hang(),
+    );
+    let mut connection = Connection::open(gateway.address).await;
+    assert_eq!(connection.start(&gateway.chat(streamed())).await.status(), 200);
+    // Nothing is read from here on, and the connection stays open at this end.
+    assert_eq!(
+        endpoint.next_on(CHAT).await.ended().await,
+        maitred_test::End::CallerClosed
+    );
+    let record = gateway.until_records(1).await.remove(0);
+    assert_eq!(record["outcome"], "client_closed", "{record}");
+    assert_eq!(
+        gateway.endpoint(endpoint.address()).await.unwrap()["errors"],
+        0,
+        "it is not the endpoint's fault"
+    );
+    gateway.until_idle().await;
+    gateway.until_connections(0).await;
+    drop(connection);
+}
+
+#[tokio::test]
 async fn a_slow_reader_holds_back_its_own_endpoint_only() {
     // Far more than all buffers on the way: the gateway must not read it all into memory.
     let (endpoint, gateway) = one_with(|config| config).await;
