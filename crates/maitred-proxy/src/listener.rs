@@ -33,6 +33,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 /// What is buffered of a head at most, if the configuration does not allow more: hyper's own limit for HTTP/1.
 const HEAD_BUFFER: usize = 8192 + 4096 * 100;
+/// How much longer than its call a stream of HTTP/2 may last, so that a call whose time is up can say so.
+const OVERTIME: Duration = Duration::from_secs(1);
 /// An idle HTTP/2 connection is asked whether it is still there.
 const HTTP2_PING: Duration = Duration::from_secs(30);
 
@@ -136,7 +138,11 @@ where
         let call = crate::call::serve(Arc::clone(&gate), Arc::clone(&client), request);
         async move { Ok::<Response<ClientBody>, Infallible>(call.await) }
     });
-    let builder = builder(&limits, timeouts.header_read, door.concurrent_streams, &tasks);
+    let spawner = Spawner {
+        tasks: tasks.clone(),
+        limit: timeouts.total + OVERTIME,
+    };
+    let builder = builder(&limits, timeouts.header_read, door.concurrent_streams, spawner);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
@@ -152,8 +158,8 @@ where
     }
 }
 
-fn builder(limits: &Limits, head_timeout: Duration, streams: u32, tasks: &Tasks) -> auto::Builder<Spawner> {
-    let mut builder = auto::Builder::new(Spawner(tasks.clone()));
+fn builder(limits: &Limits, head_timeout: Duration, streams: u32, spawner: Spawner) -> auto::Builder<Spawner> {
+    let mut builder = auto::Builder::new(spawner);
     // Heads within the buffer are measured when they have been read, so that the refusal is in the caller's dialect.
     let buffer = limits.header_size.as_usize().max(HEAD_BUFFER);
     let mut http1 = builder.http1();
@@ -173,15 +179,26 @@ fn builder(limits: &Limits, head_timeout: Duration, streams: u32, tasks: &Tasks)
     builder
 }
 
-/// Runs the tasks that HTTP/2 needs, tracked like all others.
+/// Runs the streams of HTTP/2 connections, tracked like all tasks.
+///
+/// A client that grants its stream no more room stops the answer without stopping the socket, and then nobody asks the answer
+/// whether its time is up. So a stream has an end of its own, a little after the call's.
 #[derive(Clone, Debug)]
-struct Spawner(Tasks);
+struct Spawner {
+    tasks: Tasks,
+    limit: Duration,
+}
 
 impl<F> Executor<F> for Spawner
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.0.spawn(future);
+        let limited = tokio::time::timeout(self.limit, future);
+        self.tasks.spawn(async move {
+            if limited.await.is_err() {
+                tracing::debug!("a stream was given up: its client takes nothing");
+            }
+        });
     }
 }
