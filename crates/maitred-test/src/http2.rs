@@ -71,7 +71,10 @@ impl Http2 {
     }
 
     /// Sends any request and waits, however long, for the head of its answer.
-    pub(crate) async fn begin(&self, request: hyper::Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn begin(&self, request: hyper::Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
         self.sender.clone().send_request(request).await
     }
 

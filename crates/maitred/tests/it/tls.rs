@@ -102,6 +102,27 @@ async fn a_stream_that_is_given_up_cancels_its_call_alone() {
     assert_eq!(outcomes, ["\"answered\"", "\"client_closed\""]);
 }
 
+#[tokio::test]
+async fn a_client_that_grants_no_room_is_given_up() {
+    let times = "timeouts: { connect: 200ms, first_token: 500ms, idle: 500ms, total: 500ms }";
+    let (endpoint, gateway) = one_with(|config| config.file(times)).await;
+    let large = vllm::chat_event(MODEL, &"x".repeat(512 << 10));
+    endpoint.once(
+        CHAT,
+        (0..64).fold(Play::stream(), |play, _| play.chunk(large.clone())).hang(),
+    );
+    let client = Http2::open(gateway.address).await;
+    let request = client.request(CHAT, &gateway.key, &streamed());
+    let answer = client.begin(request).await.unwrap();
+    // The body is not read from here on, and the stream stays open at this end.
+    assert_eq!(endpoint.next_on(CHAT).await.ended().await, End::CallerClosed);
+    assert_eq!(gateway.until_records(1).await[0]["outcome"], "client_closed");
+    gateway.until_idle().await;
+    // Other streams of the connection go on.
+    assert_eq!(client.post(CHAT, &gateway.key, &chat()).await.0.as_u16(), 200);
+    drop(answer);
+}
+
 /// The most streams that the gateway says it takes on one connection.
 async fn announced_streams(address: SocketAddr) -> Option<u32> {
     const MAX_CONCURRENT_STREAMS: u16 = 3;
