@@ -166,7 +166,8 @@ impl Link {
 /// A request's body in pieces of known length.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestBody {
-    segments: smallvec::IntoIter<[Bytes; 5]>,
+    /// Boxed, since hyper sets room aside for thirty-two requests on every connection.
+    segments: Box<smallvec::IntoIter<[Bytes; 5]>>,
     remaining: u64,
 }
 
@@ -174,7 +175,7 @@ impl RequestBody {
     pub(crate) fn new(segments: Segments) -> Self {
         let remaining = segments.iter().map(|segment| segment.len() as u64).sum();
         Self {
-            segments: segments.into_iter(),
+            segments: Box::new(segments.into_iter()),
             remaining,
         }
     }

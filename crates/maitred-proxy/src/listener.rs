@@ -136,7 +136,8 @@ where
     let client = Arc::new(client);
     let service = service_fn(move |request: Request<Incoming>| {
         let call = crate::call::serve(Arc::clone(&gate), Arc::clone(&client), request);
-        async move { Ok::<Response<ClientBody>, Infallible>(call.await) }
+        // Boxed, so that it takes no room on connections that wait, or whose answer has begun.
+        Box::pin(async move { Ok::<Response<ClientBody>, Infallible>(call.await) })
     });
     let spawner = Spawner {
         tasks: tasks.clone(),
