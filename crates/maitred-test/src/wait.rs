@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpSocket;
 
 /// How long anything in a test may take. Generous, since a busy machine is not a fault; nothing waits this long when it works.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// How often [`eventually`] looks.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
