@@ -87,6 +87,8 @@ async fn paths_are_taken_as_they_are_or_not_at_all() {
             .await;
         assert!(answer.header("x-request-id").is_some(), "{path}");
     }
+    let connect = Request::new("CONNECT", "example.com:443").bearer(&key(1).0);
+    target.check(&connect, 404, "unknown_path").await;
     target.check_unharmed().await;
 }
 

@@ -126,6 +126,20 @@ async fn an_old_client_gets_an_old_answer() {
     connection.closed().await;
 }
 
+#[tokio::test]
+async fn an_endpoint_may_close_its_connection_after_any_answer() {
+    let (endpoint, gateway) = one().await;
+    // As uvicorn does when it restarts, without saying so before.
+    endpoint.on(CHAT, Play::json(200, &maitred_test::vllm::chat(MODEL, "one")).cut());
+    let mut connection = Connection::open(gateway.address).await;
+    for _ in 0..20 {
+        assert_eq!(connection.call(&gateway.chat(chat(""))).await.status(), 200);
+    }
+    let records = gateway.until_records(20).await;
+    assert!(records.iter().all(|record| record["attempts"] == 1), "{records:#?}");
+    assert_eq!(endpoint.received_on(CHAT).len(), 20);
+}
+
 /// Leaves during `play`, and sees whether the endpoint hears of it.
 async fn leave(play: Play, body: String) -> (Gateway, ScriptedEndpoint) {
     let (endpoint, gateway) = one().await;

@@ -81,6 +81,29 @@ async fn usage_asked_for_arrives_and_nothing_is_touched() {
 }
 
 #[tokio::test]
+async fn it_does_not_matter_how_the_bytes_are_cut() {
+    let (endpoint, gateway) = one().await;
+    let whole = stream().concat();
+    for size in [1, 2, 7, 64, whole.len()] {
+        let pieces = whole.as_bytes().chunks(size);
+        endpoint.once(CHAT, pieces.fold(Play::stream(), |play, piece| play.chunk(piece)).end());
+        let answer = gateway.ask(super::streamed()).await;
+        assert_eq!(
+            (answer.text(), answer.end),
+            (whole.replace(&usage(), ""), BodyEnd::Complete),
+            "pieces of {size}"
+        );
+    }
+    for record in gateway.until_records(5).await {
+        assert_eq!(
+            (&record["output_tokens"], &record["usage_source"]),
+            (&2.into(), &"reported".into()),
+            "{record}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_stream_without_usage_is_estimated() {
     let (endpoint, gateway) = one().await;
     let events = (0..7).fold(Play::stream(), |play, _| play.chunk(vllm::chat_event(MODEL, "word")));
