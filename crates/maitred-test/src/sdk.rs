@@ -1,4 +1,4 @@
-//! The official OpenAI SDKs, as `make tools` installs them under `target/tools`.
+//! The official SDKs of OpenAI and Anthropic, as `make tools` installs them under `target/tools`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::Program;
 /// Set by the Makefile: a missing tool is then a failure, not a skip.
 const REQUIRE_TOOLS: &str = "MAITRED_REQUIRE_TOOLS";
 
-/// A Python that can `import openai`. Nothing (and a printed skip) where `make tools` has not run.
+/// A Python that can `import openai` and `import anthropic`. Nothing (and a printed skip) where `make tools` has not run.
 #[must_use]
 pub fn python() -> Option<Program> {
     let interpreter = tools().join("python/bin/python");
