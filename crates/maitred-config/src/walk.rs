@@ -192,7 +192,14 @@ impl<'a> Walker<'a> {
             region: entry.key_region,
             message: format!("unknown option `{}`{}", shortened(&entry.key), inside(path)),
             help: Some(help),
-            blank_from: Some(entry.key_region.column + entry.key_region.width + 1),
+            // A key that spans lines is as wide as can be.
+            blank_from: Some(
+                entry
+                    .key_region
+                    .column
+                    .saturating_add(entry.key_region.width)
+                    .saturating_add(1),
+            ),
         });
     }
 

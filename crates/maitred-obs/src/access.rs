@@ -140,10 +140,32 @@ impl<'a> AccessRecord<'a> {
     }
 
     fn write_text(&self, line: &mut Vec<u8>) -> std::io::Result<()> {
-        let Self { time, status, method, path, request_id, client, outcome, attempts, stream, .. } = self;
-        write!(line, "{time} {status} {method} {path} outcome={outcome} request_id={request_id} client={client}")?;
-        write!(line, " attempts={attempts} stream={stream} duration_ms={}", self.duration_ms)?;
-        write!(line, " request_bytes={} response_bytes={}", self.request_bytes, self.response_bytes)?;
+        let Self {
+            time,
+            status,
+            method,
+            path,
+            request_id,
+            client,
+            outcome,
+            attempts,
+            stream,
+            ..
+        } = self;
+        write!(
+            line,
+            "{time} {status} {method} {path} outcome={outcome} request_id={request_id} client={client}"
+        )?;
+        write!(
+            line,
+            " attempts={attempts} stream={stream} duration_ms={}",
+            self.duration_ms
+        )?;
+        write!(
+            line,
+            " request_bytes={} response_bytes={}",
+            self.request_bytes, self.response_bytes
+        )?;
         if let Some(first_token) = self.first_token_ms {
             write!(line, " first_token_ms={first_token}")?;
         }

@@ -142,6 +142,9 @@ mod tests {
             std::fs::write(path, &page).unwrap();
         }
         let found = std::fs::read_to_string(path).unwrap_or_default();
-        assert_eq!(found, page, "docs/reference/metrics.md is out of date; run: UPDATE_REFERENCE=1 cargo test -p maitred-obs");
+        assert_eq!(
+            found, page,
+            "docs/reference/metrics.md is out of date; run: UPDATE_REFERENCE=1 cargo test -p maitred-obs"
+        );
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -22,8 +21,8 @@ pub struct RecordSink {
 struct Shared {
     state: Mutex<State>,
     filled: Condvar,
+    ended: Condvar,
     dropped: Counter,
-    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -35,7 +34,10 @@ impl std::fmt::Debug for Shared {
 #[derive(Default)]
 struct State {
     lines: Vec<u8>,
+    /// Lines that the thread is writing.
+    in_writing: u64,
     is_closed: bool,
+    has_ended: bool,
 }
 
 impl RecordSink {
@@ -47,14 +49,17 @@ impl RecordSink {
         let shared = Arc::new(Shared {
             state: Mutex::new(State::default()),
             filled: Condvar::new(),
+            ended: Condvar::new(),
             dropped,
-            writer: Mutex::new(None),
         });
         let for_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("records".into())
-            .spawn(move || for_thread.write_until_closed(out))?;
-        *shared.writer.lock() = Some(thread);
+        let thread = std::thread::Builder::new().name("records".into());
+        // The thread is not joined: it says itself when it has ended, and it may be stuck in a write for ever.
+        drop(thread.spawn(move || {
+            for_thread.write_until_closed(out);
+            for_thread.state.lock().has_ended = true;
+            for_thread.ended.notify_all();
+        })?);
         Ok(Self { shared })
     }
 
@@ -75,15 +80,21 @@ impl RecordSink {
         }
     }
 
-    /// Writes what is left and ends the thread. Later lines are counted as lost.
-    pub fn close(&self) {
-        self.shared.state.lock().is_closed = true;
-        self.shared.filled.notify_one();
-        let thread = self.shared.writer.lock().take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that writes access records died");
+    /// Writes what is left and ends the thread, if its reader takes it within `limit`; what it does not take is counted as lost.
+    /// Blocks for as long. Later lines are counted as lost too.
+    pub fn close(&self, limit: Duration) {
+        let mut state = self.shared.state.lock();
+        state.is_closed = true;
+        self.shared.filled.notify_all();
+        let mut left = limit;
+        while !state.has_ended && !left.is_zero() {
+            let waited = self.shared.ended.wait_for(&mut state, left);
+            left = if waited.timed_out() { Duration::ZERO } else { left };
+        }
+        if !state.has_ended {
+            let lost = lines(&state.lines) + state.in_writing;
+            self.shared.dropped.inc_by(lost);
+            tracing::error!(lost, "the reader of access records does not take them");
         }
     }
 }
@@ -93,7 +104,7 @@ impl Shared {
         let mut batch = Vec::new();
         loop {
             let is_closed = self.take(&mut batch);
-            let lines = u64::try_from(batch.iter().filter(|byte| **byte == b'\n').count()).unwrap_or(u64::MAX);
+            let lines = lines(&batch);
             if let Err(error) = out.write_all(&batch).and_then(|()| out.flush()) {
                 self.dropped.inc_by(lines);
                 tracing::error!(%error, lines, "access records could not be written");
@@ -117,8 +128,13 @@ impl Shared {
             self.filled.wait_for(&mut state, GATHER);
         }
         std::mem::swap(&mut state.lines, batch);
+        state.in_writing = lines(batch);
         state.is_closed
     }
+}
+
+fn lines(text: &[u8]) -> u64 {
+    text.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 #[cfg(test)]
@@ -148,11 +164,32 @@ mod tests {
                 scope.spawn(|| (0..1_000).for_each(|_| sink.append(b"line\n")));
             }
         });
-        sink.close();
+        sink.close(Duration::from_secs(10));
         assert_eq!(out.0.lock().len(), 4 * 1_000 * 5);
         assert_eq!(dropped.get(), 0);
         sink.append(b"late\n");
         assert_eq!(dropped.get(), 1);
+    }
+
+    #[test]
+    fn a_reader_that_takes_nothing_does_not_hold_up_the_end() {
+        struct Stuck(std::sync::mpsc::Receiver<()>);
+        impl Write for Stuck {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                // Ends when the test does.
+                self.0.recv().map(|()| bytes.len()).map_err(std::io::Error::other)
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let (_release, stuck) = std::sync::mpsc::sync_channel(0);
+        let dropped = Counter::default();
+        let sink = RecordSink::start(Box::new(Stuck(stuck)), dropped.clone()).unwrap();
+        sink.append(b"one\n");
+        sink.append(b"two\n");
+        sink.close(Duration::from_millis(100));
+        assert_eq!(dropped.get(), 2);
     }
 
     #[test]
@@ -161,6 +198,6 @@ mod tests {
         let sink = RecordSink::start(Box::new(Memory::default()), dropped.clone()).unwrap();
         sink.append(&vec![b'x'; CAP + 1]);
         assert_eq!(dropped.get(), 1);
-        sink.close();
+        sink.close(Duration::from_secs(10));
     }
 }

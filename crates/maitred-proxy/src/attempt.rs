@@ -15,7 +15,7 @@ use maitred_engines::{
     BodyVerdict, ErrorForm, HeadVerdict, ResponseHead, UpstreamErrorBody, judge_body, judge_head, judge_refusal,
 };
 use maitred_llm::{AnswerTap, CallKind, UpstreamError, UsageAsk, reshape_error};
-use maitred_runtime::{Ask, PoolHost, Route};
+use maitred_runtime::{Ask, NoPlace, PoolHost, Route};
 use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, Time, TokenCount, Usage};
 use smallvec::SmallVec;
 
@@ -37,6 +37,7 @@ pub(crate) struct Call {
     pub(crate) route: std::sync::Arc<Route>,
     pub(crate) body: Segments,
     pub(crate) usage_ask: UsageAsk,
+    pub(crate) is_stream: bool,
     pub(crate) input: TokenCount,
     pub(crate) output: TokenCount,
     pub(crate) session: Option<u64>,
@@ -143,11 +144,10 @@ fn told_to_wait(mut fault: Fault, pool: &PoolHost) -> Fault {
     fault
 }
 
-fn no_way_left(first: Option<Fault>, no_place: &maitred_runtime::NoPlace) -> Fault {
+fn no_way_left(first: Option<Fault>, no_place: &NoPlace) -> Fault {
     let Some(mut first) = first else {
         let message = match no_place.fault {
             FaultKind::Saturated => "every model server of this pool is full; try again later",
-            FaultKind::RetryBudget => "too many calls are being tried again; try again later",
             _ => "no model server of this pool can take calls now",
         };
         let fault = Fault::new(no_place.fault, message).with_detail(no_place.to_string());
@@ -156,20 +156,31 @@ fn no_way_left(first: Option<Fault>, no_place: &maitred_runtime::NoPlace) -> Fau
             ..fault
         };
     };
-    let detail = first.detail.take().unwrap_or_default();
+    let detail = first.detail.take().unwrap_or_else(|| first.kind.label().to_owned());
     first.detail = Some(format!("{detail}; no further attempt: {no_place}"));
+    if no_place.fault == FaultKind::RetryBudget && first.kind != FaultKind::UpstreamOverloaded {
+        // Another endpoint might have answered, so trying again soon is worth the client's while.
+        first.kind = FaultKind::RetryBudget;
+        first.message = "a model server failed, and too many calls are being tried again; try again later".into();
+        first.retry_after = no_place.retry_after;
+    }
     first
 }
 
 /// One attempt, on the endpoint that is booked.
 async fn attempt(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
-    let limit = call.deadline.min(account.now() + call.timeouts.first_token);
+    let limit = if call.shows_beginning() {
+        call.deadline.min(account.now() + call.timeouts.first_token)
+    } else {
+        call.deadline
+    };
     let at = account.gate.clock.instant(limit);
     match tokio::time::timeout_at(at, begin(account, call)).await {
         Ok(answer) => answer,
+        // How long the caller had waited before, or wants a long answer to take, says nothing about the endpoint.
         Err(_elapsed) if limit == call.deadline => Err(failed(
             Fault::new(FaultKind::CallTimeout, "the call's time is up"),
-            LeaseEnd::Failure,
+            LeaseEnd::Cancelled,
         )),
         Err(_elapsed) => Err(failed(
             Fault::new(FaultKind::FirstTokenTimeout, "the model server gave no output in time"),
@@ -232,8 +243,8 @@ async fn park(account: &Account, link: Link) {
 
 /// Sends the request and waits for the head of the answer.
 ///
-/// A link that was idle may have been closed by the endpoint just then; the request is sent once more over a fresh one, to the
-/// same endpoint.
+/// A link that was idle may have been closed by the endpoint just then. If the request was not written, it goes out over a fresh
+/// link; once it was, the endpoint may have acted on it, and it is never sent there again.
 async fn exchange(account: &Account, call: &Call) -> Result<(Link, Response<Incoming>), Failed> {
     let Some(booking) = account.booking() else {
         return Err(failed(
@@ -256,7 +267,7 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, Response<Inco
         *request.headers_mut() = headers::for_endpoint(&call.head.headers, address, credential.as_ref().as_ref(), &id);
         match link.send(request).await {
             Ok(response) => return Ok((link, response)),
-            Err(error) if link.is_reused && error.may_be_stale() => {}
+            Err(error) if link.is_reused && error.is_unsent => {}
             Err(error) => {
                 let fault = Fault::new(FaultKind::UpstreamBroken, "the connection to the model server broke");
                 return Err(failed(fault.with_detail(error.to_string()), LeaseEnd::Failure));
@@ -273,6 +284,12 @@ async fn connect(address: &Address, call: &Call) -> Result<Link, Failed> {
 }
 
 impl Call {
+    /// Whether an endpoint shows soon that it is at work. An answer that is generated but not streamed comes at the end, all at
+    /// once, however long it is.
+    fn shows_beginning(&self) -> bool {
+        self.is_stream || !self.kind.generates()
+    }
+
     /// Path and query alone, as a request to an origin has them.
     fn origin_form(&self) -> http::Uri {
         match self.head.uri.path_and_query() {
@@ -314,7 +331,6 @@ async fn whole_or_begun(
             judge_whole(body)?;
         }
         account.usage = usage(body, call);
-        account.first_output();
     }
     Ok(reading)
 }

@@ -18,7 +18,7 @@ use crate::body::ClientBody;
 use crate::fault::Fault;
 use crate::gate::{Client, Gate};
 use crate::headers;
-use crate::intake;
+use crate::intake::{self, BodyLimits};
 use crate::link::Segments;
 use crate::relay::StreamRelay;
 use crate::through::Through;
@@ -29,7 +29,8 @@ const EXPECTED_OUTPUT: u64 = 256;
 /// Serves one call.
 pub(crate) async fn serve(gate: Arc<Gate>, client: Arc<Client>, request: Request<Incoming>) -> Response<ClientBody> {
     let mut account = Account::open(gate, client, &request);
-    match handle(&mut account, request).await {
+    let cutoff = Arc::clone(&account.gate.cutoff);
+    match cutoff.guard(handle(&mut account, request)).await {
         Ok(Handled::Own(headers, body)) => account.answer(StatusCode::OK, headers, body),
         Ok(Handled::Answered(answer, limits)) => begin(account, answer, limits),
         Err(fault) => account.refuse(fault),
@@ -67,7 +68,12 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let settings = snapshot.settings();
     let deadline = account.arrived + settings.timeouts.total;
     let (head, body) = request.into_parts();
-    let body = intake::read_body(&head.headers, body, settings.limits.body, settings.timeouts.total).await?;
+    let limits = BodyLimits {
+        size: settings.limits.body,
+        total: settings.timeouts.total,
+        idle: settings.timeouts.idle,
+    };
+    let body = intake::read_body(&head.headers, body, limits).await?;
     account.request_bytes = body.len() as u64;
     // Reading the body says which model is meant; only then is it known where the call can go.
     let view = if is_json {
@@ -75,6 +81,13 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     } else {
         None
     };
+    if view.is_none() && !body.is_empty() && principal.is_limited() {
+        // A form names its model inside, where it is not read; a key that may use some models only must not reach others so.
+        return Err(Fault::new(
+            FaultKind::ModelNotAllowed,
+            "this key may use some models only, so its calls must have a body in JSON that names one of them",
+        ));
+    }
     let route = route(&snapshot, &principal, view.as_ref(), &head.headers)?;
     account.route = Some(Arc::clone(&route));
     let edited = edit(kind, &route, view.as_ref(), body);
@@ -89,6 +102,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
         route,
         body: edited.segments,
         usage_ask: edited.usage_ask,
+        is_stream: edited.is_stream,
         input: edited.input,
         output: edited.output,
         timeouts: settings.timeouts,
@@ -141,8 +155,7 @@ fn unreadable(error: &BodyError) -> Fault {
     Fault::new(error.fault(), error.to_string())
 }
 
-/// Where the call goes. A model that the key may not use is told apart from one that does not exist only to keys that may
-/// use some model of that pool anyway; to the others both are unknown.
+/// Where the call goes, if the key may go there.
 fn route(
     snapshot: &Snapshot,
     principal: &Principal,
@@ -154,7 +167,7 @@ fn route(
         None => headers.get(headers::MODEL).and_then(|model| model.to_str().ok()),
     };
     let Some(name) = named.filter(|name| !name.is_empty()) else {
-        return snapshot.sole_route().filter(|_| view.is_none()).cloned().ok_or_else(|| {
+        return snapshot.sole_route(principal).filter(|_| view.is_none()).cloned().ok_or_else(|| {
             Fault::new(
                 FaultKind::MissingModel,
                 "the call names no model; add `model` to the body (or the header `x-maitred-model` where the body is not JSON)",

@@ -8,6 +8,7 @@ use maitred_obs::{LogFormat, Meters, RecordSink};
 use maitred_runtime::{Clock, Pins, Runtime, Tasks};
 use maitred_types::RequestId;
 
+use crate::cutoff::Cutoff;
 use crate::shard::Shard;
 
 /// The shared things of the data path, and one thread's own.
@@ -22,6 +23,7 @@ pub(crate) struct Gate {
     pub(crate) shard: Shard,
     pub(crate) connections: Arc<Connections>,
     pub(crate) ids: RequestIds,
+    pub(crate) cutoff: Arc<Cutoff>,
 }
 
 impl Gate {

@@ -79,9 +79,12 @@ pub(crate) fn is_json(kind: CallKind, headers: &HeaderMap) -> Result<bool, Fault
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     let media = content_type.split(';').next().unwrap_or_default().trim();
-    let is_json = media.eq_ignore_ascii_case("application/json");
-    if is_json || kind == CallKind::Other {
-        return Ok(is_json);
+    if media.eq_ignore_ascii_case("application/json") {
+        return Ok(true);
+    }
+    if kind == CallKind::Other {
+        // Engines read such a body as JSON too, so its model must not go unseen.
+        return Ok(media.len() > 5 && media.as_bytes()[media.len() - 5..].eq_ignore_ascii_case(b"+json"));
     }
     let found = if media.is_empty() {
         "there is none".into()
@@ -92,13 +95,20 @@ pub(crate) fn is_json(kind: CallKind, headers: &HeaderMap) -> Result<bool, Fault
     Err(Fault::new(FaultKind::UnsupportedMediaType, message))
 }
 
-/// Reads the whole body, at most `cap` bytes of it, within `limit`.
-pub(crate) async fn read_body(
-    headers: &HeaderMap,
-    body: Incoming,
-    cap: ByteSize,
-    limit: Duration,
-) -> Result<Bytes, Fault> {
+/// How much of a body is read, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimits {
+    /// All of it.
+    pub(crate) size: ByteSize,
+    /// Until its end.
+    pub(crate) total: Duration,
+    /// Between two of its pieces.
+    pub(crate) idle: Duration,
+}
+
+/// Reads the whole body.
+pub(crate) async fn read_body(headers: &HeaderMap, body: Incoming, limits: BodyLimits) -> Result<Bytes, Fault> {
+    let cap = limits.size;
     let too_large = || {
         Fault::new(
             FaultKind::BodyTooLarge,
@@ -111,26 +121,32 @@ pub(crate) async fn read_body(
     if announced.is_some_and(|length| length > cap.get()) {
         return Err(too_large());
     }
-    match tokio::time::timeout(limit, gather(body, cap.as_usize())).await {
+    match tokio::time::timeout(limits.total, gather(body, cap.as_usize(), limits.idle)).await {
         Ok(Ok(Some(body))) => Ok(body),
         Ok(Ok(None)) => Err(too_large()),
-        Ok(Err(error)) => Err(
+        Ok(Err(Some(error))) => Err(
             Fault::new(FaultKind::IncompleteBody, "the body ended early, or is badly framed")
                 .with_detail(error.to_string()),
         ),
-        Err(_elapsed) => Err(Fault::new(
+        Ok(Err(None)) | Err(_) => Err(Fault::new(
             FaultKind::IncompleteBody,
             "the body took too long to arrive",
         )),
     }
 }
 
-/// The body in one piece; `None` when it is larger than `cap`.
-async fn gather(mut body: Incoming, cap: usize) -> hyper::Result<Option<Bytes>> {
+/// The body in one piece; `None` when it is larger than `cap`. The error is `None` when no piece came for `idle`.
+async fn gather(mut body: Incoming, cap: usize, idle: Duration) -> Result<Option<Bytes>, Option<hyper::Error>> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
-    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let Ok(data) = frame?.into_data() else { continue };
+    loop {
+        let piece = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+        let Some(frame) = tokio::time::timeout(idle, piece).await.map_err(|_elapsed| None)? else {
+            break;
+        };
+        let Ok(data) = frame.map_err(Some)?.into_data() else {
+            continue;
+        };
         if first.len().max(rest.len()) + data.len() > cap {
             return Ok(None);
         }

@@ -9,6 +9,7 @@ mod alarm;
 mod attempt;
 mod body;
 mod call;
+mod cutoff;
 mod events;
 mod fault;
 mod gate;

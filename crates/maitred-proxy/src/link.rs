@@ -58,13 +58,6 @@ pub(crate) struct SendError {
     pub(crate) is_unsent: bool,
 }
 
-impl SendError {
-    /// Whether an idle link explains it: the endpoint closed it before the request, so nothing was done with that.
-    pub(crate) fn may_be_stale(&self) -> bool {
-        self.is_unsent || self.source.is_canceled() || self.source.is_incomplete_message() || self.source.is_closed()
-    }
-}
-
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.source.fmt(f)

@@ -43,20 +43,29 @@ const HTTP2_PING: Duration = Duration::from_secs(30);
 /// # Errors
 /// When the address is taken or not this machine's.
 pub(crate) fn bind(address: SocketAddr, threads: usize) -> io::Result<Vec<std::net::TcpListener>> {
-    let first = bind_one(address)?;
+    // Sockets that share their port would share it with another process as well, which then took half of the connections.
+    drop(bind_one(address, Sharing::Alone)?);
+    let first = bind_one(address, Sharing::Port)?;
     // Port 0 is resolved once; the others must get the same port.
     let address = first.local_addr()?;
     let mut sockets = vec![first];
     for _ in 1..threads {
-        sockets.push(bind_one(address)?);
+        sockets.push(bind_one(address, Sharing::Port)?);
     }
     Ok(sockets)
 }
 
-fn bind_one(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+/// Whether other sockets may be bound to the same port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    Alone,
+    Port,
+}
+
+fn bind_one(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
+    socket.set_reuse_port(sharing == Sharing::Port)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -139,22 +148,21 @@ where
         // Boxed, so that it takes no room on connections that wait, or whose answer has begun.
         Box::pin(async move { Ok::<Response<ClientBody>, Infallible>(call.await) })
     });
-    let spawner = Spawner {
-        tasks: tasks.clone(),
-        limit: timeouts.total + OVERTIME,
-    };
+    let spawner = Spawner(Arc::clone(&door.gate));
     let builder = builder(&limits, timeouts.header_read, door.concurrent_streams, spawner);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = tasks.stopping() => {
-            // No further call on this connection; the one that runs finishes.
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let life = async {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = tasks.stopping() => {
+                // No further call on this connection; the one that runs finishes.
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
         }
     };
-    if let Err(error) = ended {
+    if let Some(Err(error)) = door.gate.cutoff.watch(life).await {
         tracing::debug!(%error, "a client connection ended early");
     }
 }
@@ -185,19 +193,19 @@ fn builder(limits: &Limits, head_timeout: Duration, streams: u32, spawner: Spawn
 /// A client that grants its stream no more room stops the answer without stopping the socket, and then nobody asks the answer
 /// whether its time is up. So a stream has an end of its own, a little after the call's.
 #[derive(Clone, Debug)]
-struct Spawner {
-    tasks: Tasks,
-    limit: Duration,
-}
+struct Spawner(Arc<Gate>);
 
 impl<F> Executor<F> for Spawner
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        let limited = tokio::time::timeout(self.limit, future);
-        self.tasks.spawn(async move {
-            if limited.await.is_err() {
+        let gate = Arc::clone(&self.0);
+        // A stream begins with its call, so these are the settings that the call goes by.
+        let limit = gate.runtime.snapshot().settings().timeouts.total + OVERTIME;
+        self.0.tasks.spawn(async move {
+            let stream = gate.cutoff.watch(tokio::time::timeout(limit, future));
+            if let Some(Err(_elapsed)) = stream.await {
                 tracing::debug!("a stream was given up: its client takes nothing");
             }
         });

@@ -11,6 +11,7 @@ use maitred_obs::{LogFormat, Meters, RecordSink};
 use maitred_runtime::{Runtime, Tasks};
 use tokio_rustls::TlsAcceptor;
 
+use crate::cutoff::{Cutoff, LAST_WORDS};
 use crate::gate::{Connections, Gate, RequestIds};
 use crate::listener::{Door, accept, bind};
 use crate::shard::Shard;
@@ -39,6 +40,7 @@ pub struct DataPlane {
     addresses: Vec<SocketAddr>,
     tasks: Tasks,
     threads: Vec<JoinHandle<()>>,
+    cutoff: Arc<Cutoff>,
 }
 
 impl DataPlane {
@@ -53,7 +55,9 @@ impl DataPlane {
         let (addresses, mut sockets) = bind_all(settings, threads)?;
         let tasks = Tasks::new();
         let connections = Arc::new(Connections::new(settings.limits.connections.get() as usize));
+        let cutoff = Arc::new(Cutoff::default());
         let mut plane = Self {
+            cutoff: Arc::clone(&cutoff),
             addresses,
             tasks: tasks.clone(),
             threads: Vec::with_capacity(threads),
@@ -69,6 +73,7 @@ impl DataPlane {
                 shard: Shard::default(),
                 connections: Arc::clone(&connections),
                 ids: RequestIds::new(options.salt.wrapping_add(number as u64)),
+                cutoff: Arc::clone(&cutoff),
             });
             let doors = sockets
                 .iter_mut()
@@ -95,17 +100,27 @@ impl DataPlane {
         &self.addresses
     }
 
-    /// Stops accepting, lets the calls that run finish for at most `limit`, and ends. Says how many connections were cut.
+    /// Stops accepting, lets the calls that run finish for at most `limit`, and ends; what still runs by then ends with an error.
+    /// Says how many connections that concerned.
     pub async fn drain(self, limit: Duration) -> usize {
         self.tasks.stop();
-        let finished = tokio::time::timeout(limit, self.tasks.wait()).await;
-        let cut = if finished.is_ok() { 0 } else { self.tasks.running() };
-        // The threads watch for the end themselves; those with calls left are cut off with the process.
-        if cut == 0 {
-            for thread in self.threads {
-                if thread.join().is_err() {
-                    tracing::error!("a thread of the data path died");
-                }
+        if tokio::time::timeout(limit, self.tasks.wait()).await.is_ok() {
+            return self.join(0);
+        }
+        let cut = self.tasks.running();
+        self.cutoff.come();
+        match tokio::time::timeout(LAST_WORDS * 2, self.tasks.wait()).await {
+            Ok(()) => self.join(cut),
+            // Whoever takes no last words ends with the process.
+            Err(_elapsed) => cut,
+        }
+    }
+
+    /// Waits for the threads, whose tasks have all ended.
+    fn join(self, cut: usize) -> usize {
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the data path died");
             }
         }
         cut

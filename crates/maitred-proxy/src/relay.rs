@@ -88,11 +88,19 @@ impl StreamRelay {
             }
             match events.poll_advance(cx) {
                 Poll::Ready(is_alive) => self.note(is_alive),
-                Poll::Pending => match self.alarm.poll_ring(cx) {
+                Poll::Pending => match self.poll_end(cx) {
                     Poll::Ready(failure) => return Poll::Ready(Some(Ok(self.break_off(failure)))),
                     Poll::Pending => return Poll::Pending,
                 },
             }
+        }
+    }
+
+    /// Whether there is a reason to wait no longer.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        match self.account.gate.cutoff.failure() {
+            Some(failure) => Poll::Ready(failure),
+            None => self.alarm.poll_ring(cx),
         }
     }
 

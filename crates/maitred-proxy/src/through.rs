@@ -81,10 +81,9 @@ impl Through {
         link: Link,
         incoming: Incoming,
         begun: Bytes,
-        mut account: Box<Account>,
+        account: Box<Account>,
         limits: AnswerLimits,
     ) -> Self {
-        account.first_output();
         let alarm = Alarm::set(limits, account.gate.clock);
         Self {
             exchange: Some((link, incoming)),
@@ -117,9 +116,12 @@ impl Through {
             return Poll::Ready(None);
         };
         match link.poll_chunk(incoming, cx) {
-            Poll::Pending => match self.alarm.poll_ring(cx) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(Failure { fault, end }) => Poll::Ready(Some(Err(self.break_off(fault, end)))),
+            Poll::Pending => match self.account.gate.cutoff.failure() {
+                Some(Failure { fault, end }) => Poll::Ready(Some(Err(self.break_off(fault, end)))),
+                None => self
+                    .alarm
+                    .poll_ring(cx)
+                    .map(|Failure { fault, end }| Some(Err(self.break_off(fault, end)))),
             },
             Poll::Ready(Some(Ok(chunk))) => {
                 self.alarm.note_sign();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use maitred_config::{ModelSettings, Settings};
 use maitred_obs::{Meters, ModelMeters};
-use maitred_tenant::{KeyGrant, KeyRefusal};
+use maitred_tenant::{KeyGrant, KeyRefusal, ModelGrant};
 use maitred_types::{FaultKind, KeyId, ModelName, PoolName, TenantId, UnixMillis};
 
 use crate::host::PoolHost;
@@ -68,6 +68,12 @@ impl Principal {
     pub fn may_use(&self, model: &str) -> bool {
         self.grant.as_ref().is_none_or(|grant| grant.may_use(model))
     }
+
+    /// Whether there may be models that it may not use.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.grant.as_ref().is_some_and(|grant| grant.models != ModelGrant::All)
+    }
 }
 
 impl Snapshot {
@@ -127,11 +133,11 @@ impl Snapshot {
         self.routes.get(model)
     }
 
-    /// The only route of the only pool, for calls that name no model.
+    /// A route into the only pool, for calls that name no model: the first that `principal` may use.
     #[must_use]
-    pub fn sole_route(&self) -> Option<&Arc<Route>> {
+    pub fn sole_route(&self, principal: &Principal) -> Option<&Arc<Route>> {
         match self.settings.pools.as_slice() {
-            [_] => self.names.first().and_then(|name| self.routes.get(name)),
+            [_] => self.models(principal).next().and_then(|name| self.routes.get(name)),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -20,6 +21,11 @@ use crate::tls;
 
 /// Threads for everything that is not the data path: scraping, probes, administration.
 const CONTROL_THREADS: usize = 1;
+
+/// How long background work may take to end: an operator's half-finished request must not hold up the exit.
+const LAST_TASKS: Duration = Duration::from_secs(2);
+/// How long the reader of access records may take for the last of them.
+const LAST_RECORDS: Duration = Duration::from_secs(5);
 
 /// Options of `maitred serve`.
 #[derive(Args, Debug)]
@@ -183,8 +189,14 @@ impl Gateway {
             tracing::warn!(connections = cut, "the time to drain is over; connections were cut");
         }
         self.tasks.stop();
-        self.tasks.wait().await;
-        self.records.close();
+        if tokio::time::timeout(LAST_TASKS, self.tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.tasks.running(), "some background work did not end in time");
+        }
+        let records = self.records;
+        let closed = tokio::task::spawn_blocking(move || records.close(LAST_RECORDS));
+        if closed.await.is_err() {
+            tracing::error!("closing the access records failed");
+        }
         tracing::info!("ended");
         ExitCode::SUCCESS
     }

@@ -361,6 +361,13 @@ fn a_reload_tells_which_pools_changed() {
     assert_eq!(moved.needs_restart(&old), ["listeners", "log"]);
 }
 
+#[test]
+fn an_unknown_option_whose_name_spans_lines_is_shown() {
+    let text = "version: 1\nadmin: { block\n  14336: 1 }\n";
+    let found = load("maitred.yaml", text, &|_| Err("no secrets".into())).unwrap_err();
+    assert!(found.iter().any(|diagnostic| diagnostic.line == 2), "{found:?}");
+}
+
 proptest! {
     #[test]
     fn no_text_panics(text in "\\PC{0,200}") {

@@ -12,10 +12,11 @@ use crate::forms::{Size, TimeSpan};
 pub(crate) struct Timeouts {
     /// From opening a connection to an endpoint until it is open.
     pub(crate) connect: TimeSpan,
-    /// From sending a call to an endpoint until its first output. A call without a stream gives all output at once, so
-    /// this bounds its whole answer.
+    /// From sending a call to an endpoint until its first output. A generated answer that is not streamed comes at its
+    /// end, all at once, so `total` alone bounds it.
     pub(crate) first_token: TimeSpan,
-    /// Between two pieces of an answer that has begun; also how long a client may take nothing of it.
+    /// Between two pieces of an answer that has begun, or of a request's body; also how long a client may take nothing of
+    /// its answer.
     pub(crate) idle: TimeSpan,
     /// For a whole call with all its attempts.
     pub(crate) total: TimeSpan,
