@@ -108,7 +108,14 @@ impl Keeper {
     /// Takes in what is wanted and new, and lets go what is not wanted any more: what the settings name, and what was found when
     /// the name was last looked up with success.
     pub(crate) fn match_endpoints(&self) {
-        let wanted = wanted(&self.host.settings(), &self.found.lock());
+        let settings = self.host.settings();
+        let wanted = {
+            let mut found = self.found.lock();
+            if settings.discovery.is_none() {
+                found.clear();
+            }
+            wanted(&settings, &found)
+        };
         let now = self.clock.now();
         for address in self.host.addresses() {
             if !wanted.contains_key(&address) {

@@ -22,16 +22,18 @@ use crate::table::{CHAT, Config, Engine, Gateway, MODEL};
 
 const CLIENTS: u32 = 40;
 const ENDPOINTS: u64 = 6;
-/// Calls per second, all clients together.
+/// Calls per second of the endpoints' time, all clients together.
 const RATE: f64 = 90.0;
-/// How long calls come, in the time of the test and of the endpoints alike.
+/// How long calls come, in the endpoints' time.
 const LENGTH: Duration = Duration::from_secs(12);
+/// The endpoints' time runs half as fast as the clock on the wall, so that a machine with other work can follow.
+const SLOWER: u32 = 2;
 
 /// What was seen of one way to balance.
 struct Seen {
     /// Each endpoint's share of the calls in percent, the largest first.
     shares: Vec<f64>,
-    /// Time to first output, half of the calls and 99 of 100.
+    /// Time to first output in the endpoints' time, for half of the calls and for 99 of 100.
     p50: Duration,
     p99: Duration,
 }
@@ -63,6 +65,8 @@ async fn balanced(how: &str) -> Seen {
         "30",
         "--output-variation",
         "0",
+        "--time-scale",
+        "0.5",
     ];
     let engines = Engine::start_several(ENDPOINTS, &flags).await;
     let config = Config::engines(&engines)
@@ -76,11 +80,11 @@ async fn balanced(how: &str) -> Seen {
         address: gateway.address,
         key: gateway.key.clone(),
         path: CHAT,
-        rate: RATE,
+        rate: RATE / f64::from(SLOWER),
         weights: (1..=CLIENTS).map(|rank| f64::from(rank).powi(-2)).collect(),
         seed: 7,
     };
-    let calls = load.run(LENGTH, body).await;
+    let calls = load.run(LENGTH * SLOWER, body).await;
     assert!(
         calls.iter().all(|call| call.ending == Ending::Clean),
         "{:?}",
@@ -118,8 +122,8 @@ impl Seen {
         let first = || calls.iter().filter_map(|call| call.first_output);
         Self {
             shares,
-            p50: percentile(first(), 0.50),
-            p99: percentile(first(), 0.99),
+            p50: percentile(first(), 0.50) / SLOWER,
+            p99: percentile(first(), 0.99) / SLOWER,
         }
     }
 }

@@ -19,6 +19,7 @@ async fn restart_all(way: Way, flags: &[&str]) -> Vec<maitred_test::load::Stream
     let mut engines = Engine::start_several(3, &flags).await;
     let config = Config::engines(&engines)
         .pool("readiness: { interval: 100ms }")
+        .pool("retry: { budget: 100%, min: 100 }")
         .pool("startup: { interval: 100ms }");
     let config = if flags.contains(&"sglang") {
         config.pool("engine: sglang")
