@@ -58,6 +58,45 @@ async fn an_answer_arrives_as_it_was_given() {
 }
 
 #[tokio::test]
+async fn an_answer_may_be_framed_in_any_way() {
+    let (endpoint, gateway) = one().await;
+    let json = maitred_test::vllm::chat(MODEL, "one");
+    let events = maitred_test::vllm::chat_event(MODEL, "one") + &maitred_test::vllm::chat_end(MODEL, None);
+    let check = async |kind: &str, body: &str| {
+        let half = body.len() / 2;
+        let until_close = format!("HTTP/1.0 200 OK\r\ncontent-type: {kind}\r\n\r\n{body}");
+        for play in [
+            Play::whole(200, &[("content-type", kind)], body),
+            Play::chunked(200, &[("content-type", kind)])
+                .chunk(body.split_at(half).0)
+                .chunk(body.split_at(half).1)
+                .end(),
+            Play::default().raw(until_close).cut(),
+        ] {
+            endpoint.once(CHAT, play);
+            let answer = gateway.ask(chat("")).await;
+            assert_eq!(
+                (answer.status(), answer.end),
+                (200, BodyEnd::Complete),
+                "{}",
+                answer.text()
+            );
+            assert_eq!(
+                (answer.text().as_str(), answer.header("content-type")),
+                (body, Some(kind))
+            );
+        }
+    };
+    check("application/json", &json).await;
+    // Also when nobody asked for a stream: what comes is what counts.
+    check("text/event-stream", &events).await;
+    assert_eq!(
+        gateway.metric("maitred_calls_total", &[("outcome", "answered")]).await,
+        6.0
+    );
+}
+
+#[tokio::test]
 async fn the_query_goes_along() {
     let (endpoint, gateway) = one().await;
     let target = format!("{CHAT}?beta=true&x=%2F");

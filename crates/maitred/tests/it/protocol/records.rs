@@ -4,7 +4,7 @@ use maitred_test::{Connection, Play, RefusingPort, Request, ScriptedEndpoint, vl
 use serde_json::Value;
 
 use super::{chat, one, streamed, text};
-use crate::table::{CHAT, Config, Gateway, MODEL, POOL, sum};
+use crate::table::{CHAT, Config, Engine, Gateway, MODEL, POOL, sum};
 
 /// The members of a record that a call must have, as strings.
 fn brief(record: &Value) -> String {
@@ -139,6 +139,30 @@ async fn a_call_that_changed_endpoints_has_one_record_too() {
     assert!(failed >= 1);
     assert_eq!(attempts, 4 + failed);
     assert_eq!(gateway.metric("maitred_calls_total", &[]).await, 4.0);
+}
+
+#[tokio::test]
+async fn what_the_endpoint_had_in_its_cache_is_told() {
+    let engine = Engine::start(&["--time-scale", "10"]).await;
+    let gateway = Gateway::ready(&Config::of([engine.address])).await;
+    let long = "On a dark and stormy night the cook came in. ".repeat(40);
+    let body = |more: &str| {
+        format!(r#"{{"model":"{MODEL}","max_tokens":4,"messages":[{{"role":"user","content":"{long}"}}]{more}}}"#)
+    };
+    assert_eq!(gateway.ask(body("")).await.status(), 200);
+    assert_eq!(gateway.ask(body(r#","stream":true"#)).await.status(), 200);
+    let records = gateway.until_records(2).await;
+    let of = |record: &Value, name: &str| record[name].as_u64().unwrap_or(0);
+    let (first, second) = (&records[0], &records[1]);
+    assert_eq!(of(first, "cached_tokens"), 0, "{first}");
+    let (input, cached) = (of(second, "input_tokens"), of(second, "cached_tokens"));
+    assert!(cached > input / 2 && cached < input, "{second}");
+    assert_eq!((of(first, "input_tokens"), of(second, "output_tokens")), (input, 4));
+    let kinds = [("gen_ai_token_type", "cached_input")];
+    assert_eq!(
+        gateway.metric("gen_ai_client_token_usage_total", &kinds).await,
+        f64::from(u32::try_from(cached).unwrap())
+    );
 }
 
 #[tokio::test]
