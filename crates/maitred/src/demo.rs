@@ -150,6 +150,7 @@ impl Process {
         let mut command = Command::new(program);
         command.args([
             "engine",
+            "--with-parent",
             "--listen",
             "127.0.0.1:0",
             "--model",
@@ -160,7 +161,7 @@ impl Process {
         command.args(["--seed", &seed.to_string()]);
         let mut child = command
             .stdout(Stdio::piped())
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .spawn()
             .context("cannot start an endpoint")?;
         let mut lines = output(child.stdout.take())?;
@@ -177,12 +178,13 @@ impl Process {
         let mut command = Command::new(program);
         command
             .arg("serve")
+            .arg("--with-parent")
             .arg("--config")
             .arg(config)
             .args(["--log-format", "json"]);
         let mut child = command
             .stderr(Stdio::piped())
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .spawn()
             .context("cannot start the gateway")?;
         let mut lines = output(child.stderr.take())?;

@@ -11,6 +11,7 @@ mod config_file;
 mod demo;
 mod engine;
 mod keys;
+mod parent;
 mod reload;
 mod serve;
 mod settings;
@@ -26,6 +27,9 @@ use clap::{Parser, Subcommand};
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// End when standard input ends, which is when the process that started this one is gone.
+    #[arg(long, global = true, hide = true)]
+    with_parent: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -55,6 +59,9 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    if cli.with_parent {
+        parent::end_with_it();
+    }
     match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => settings::check(&args),
