@@ -49,6 +49,17 @@ impl Alarm {
         self.last_sign = self.clock.now();
     }
 
+    /// Uses the timer for a pause instead.
+    pub(crate) fn pause(&mut self, length: Duration) {
+        let end = self.clock.instant(self.clock.now() + length);
+        self.sleep.as_mut().reset(end);
+    }
+
+    /// Completes when the pause is over.
+    pub(crate) fn poll_paused(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.sleep.as_mut().poll(cx)
+    }
+
     /// Completes when the answer must be broken off. The timer is moved only when it rings: most answers never let it.
     pub(crate) fn poll_ring(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         while self.sleep.as_mut().poll(cx).is_ready() {

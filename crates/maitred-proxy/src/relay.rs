@@ -4,6 +4,7 @@
 //! end, and the connection does not end as a complete answer would.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use maitred_llm::error_event;
@@ -16,6 +17,9 @@ use crate::events::{EventStream, Failure};
 
 /// After how many output tokens the scheduler hears of them again.
 const PROGRESS_STEP: u32 = 32;
+
+/// How long the connection has for sending an error event before it is cut. A reset of HTTP/2 overtakes what was not sent.
+const PARTING: Duration = Duration::from_millis(50);
 
 /// A stream being relayed.
 #[derive(Debug)]
@@ -34,10 +38,8 @@ pub(crate) struct StreamRelay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Flowing,
-    /// The error event has been handed out; the connection gets one turn to send it.
+    /// The error event has been handed out; the connection gets a moment to send it.
     Parting,
-    /// Now the connection is to be cut.
-    Cut,
     Ended,
 }
 
@@ -60,16 +62,13 @@ impl StreamRelay {
         loop {
             match self.state {
                 State::Flowing => {}
-                State::Parting => {
-                    // hyper sends what it has when the body has nothing; the error event must go out before the cut.
-                    self.state = State::Cut;
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                State::Cut => {
-                    self.state = State::Ended;
-                    return Poll::Ready(Some(Err(Broken)));
-                }
+                State::Parting => match self.alarm.poll_paused(cx) {
+                    Poll::Ready(()) => {
+                        self.state = State::Ended;
+                        return Poll::Ready(Some(Err(Broken)));
+                    }
+                    Poll::Pending => return Poll::Pending,
+                },
                 State::Ended => return Poll::Ready(None),
             }
             let Some(events) = self.events.as_mut() else {
@@ -122,6 +121,7 @@ impl StreamRelay {
         self.settle();
         self.events = None;
         self.state = State::Parting;
+        self.alarm.pause(PARTING);
         let event = error_event(
             self.account.dialect,
             fault.kind,
