@@ -355,6 +355,15 @@ impl Gateway {
         records
     }
 
+    /// Waits until there are records of which this is true, and gives them.
+    pub(crate) async fn records_with(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+        eventually("such an access record", async || {
+            let records: Vec<Value> = self.records().into_iter().filter(&wanted).collect();
+            (!records.is_empty()).then_some(records)
+        })
+        .await
+    }
+
     /// Where the access records are.
     pub(crate) fn records_path(&self) -> PathBuf {
         self.folder.path().join("records.log")

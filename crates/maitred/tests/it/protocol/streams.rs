@@ -195,21 +195,26 @@ async fn an_endpoint_without_output_is_given_up_for_another() {
 
 #[tokio::test]
 async fn with_no_other_endpoint_the_silence_is_an_error() {
-    let (endpoint, gateway) = one_with(|config| config.file("timeouts: { connect: 200ms, first_token: 200ms }")).await;
+    let times = "timeouts: { connect: 200ms, first_token: 200ms, idle: 1s, total: 1s }";
+    let (endpoint, gateway) = one_with(|config| config.file(times)).await;
     endpoint.on(CHAT, Play::silence());
-    for body in [chat(""), streamed()] {
+    // What is not streamed comes at its end, so only the whole call's time bounds it.
+    for (body, fault) in [(streamed(), "first_token_timeout"), (chat(""), "call_timeout")] {
         let answer = gateway.ask(body).await;
+        assert_eq!((answer.status(), &answer.json()["error"]["code"]), (504, &fault.into()));
+        let record = gateway.records_with(|record| record["fault"] == fault).await.remove(0);
         assert_eq!(
-            (answer.status(), &answer.json()["error"]["code"]),
-            (504, &"first_token_timeout".into())
+            (&record["outcome"], &record["status"]),
+            (&"failed".into(), &504.into()),
+            "{record}"
+        );
+        assert_eq!(
+            endpoint.next_on(CHAT).await.ended().await,
+            maitred_test::End::CallerClosed
         );
     }
-    for record in gateway.until_records(2).await {
-        assert_eq!(
-            (&record["outcome"], &record["fault"]),
-            (&"failed".into(), &"first_token_timeout".into())
-        );
-    }
+    // The endpoint is blamed for the one, not for the other.
+    assert_eq!(gateway.endpoint(endpoint.address()).await.unwrap()["errors"], 1);
 }
 
 #[tokio::test]
