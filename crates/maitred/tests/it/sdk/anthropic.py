@@ -5,7 +5,7 @@ import sys
 import anthropic
 
 base, key, model = sys.argv[1:]
-client = anthropic.Anthropic(base_url=base.removesuffix("/v1"), api_key=key, max_retries=0)
+client = anthropic.Anthropic(base_url=base.removesuffix("/v1"), api_key=key, max_retries=0, timeout=20)
 messages = [{"role": "user", "content": "What is on the menu?"}]
 
 answer = client.messages.create(model=model, messages=messages, max_tokens=20)

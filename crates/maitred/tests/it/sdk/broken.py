@@ -5,7 +5,7 @@ import sys
 from openai import APIError, OpenAI
 
 base, key, model = sys.argv[1:]
-client = OpenAI(base_url=base, api_key=key, max_retries=0)
+client = OpenAI(base_url=base, api_key=key, max_retries=0, timeout=20)
 messages = [{"role": "user", "content": "What is on the menu?"}]
 text = ""
 try:

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import OpenAI from "openai";
 
 const [baseURL, apiKey, model] = process.argv.slice(1);
-const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
+const client = new OpenAI({ baseURL, apiKey, maxRetries: 0, timeout: 20_000 });
 const messages = [{ role: "user", content: "What is on the menu?" }];
 const parameters = {
   type: "object",
@@ -91,7 +91,7 @@ const steps = {
     const create = (more) => () => client.chat.completions.create({ model, messages, ...more });
     await refused(OpenAI.NotFoundError, "model_not_found", create({ model: "no-such-model" }));
     await refused(OpenAI.BadRequestError, "missing_model", create({ model: undefined }));
-    const stranger = new OpenAI({ baseURL, apiKey: "wrong", maxRetries: 0 });
+    const stranger = new OpenAI({ baseURL, apiKey: "wrong", maxRetries: 0, timeout: 20_000 });
     await refused(OpenAI.AuthenticationError, "invalid_key", () => stranger.models.list());
   },
   async abort() {

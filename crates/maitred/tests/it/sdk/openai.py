@@ -8,7 +8,7 @@ import openai
 from openai import AsyncOpenAI, OpenAI
 
 base, key, model = sys.argv[1:]
-client = OpenAI(base_url=base, api_key=key, max_retries=0)
+client = OpenAI(base_url=base, api_key=key, max_retries=0, timeout=20)
 messages = [{"role": "user", "content": "What is on the menu?"}]
 tool = {
     "type": "function",
@@ -130,7 +130,7 @@ def errors():
 
 
 async def many_at_once():
-    async with AsyncOpenAI(base_url=base, api_key=key, max_retries=0) as many:
+    async with AsyncOpenAI(base_url=base, api_key=key, max_retries=0, timeout=20) as many:
 
         async def one(number):
             text = f"{number}: what is on the menu?"
