@@ -9,7 +9,7 @@ use http::HeaderValue;
 use maitred_config::{EngineSettings, PoolSettings};
 use maitred_engines::{Engine, PageSignals};
 use maitred_obs::{EndpointSample, Meters, PoolMeters};
-use maitred_sched::{DrainCause, LoraSignal, Picked, Pool, Proofs, ReadinessReport, Refusal, Signals};
+use maitred_sched::{DrainCause, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, Signals};
 use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, ModelName, PoolName, Time, TokenCount, Usage};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -64,8 +64,9 @@ pub(crate) struct Subject {
 }
 
 impl PoolHost {
-    pub(crate) fn new(settings: Arc<PoolSettings>, meters: &Meters, seed: u64) -> Arc<Self> {
-        let pool = Pool::new(settings.options.clone(), settings.profile.clone(), seed);
+    /// A pool without endpoints. `drain` is how long an endpoint that leaves may wait for its calls.
+    pub(crate) fn new(settings: Arc<PoolSettings>, drain: Duration, meters: &Meters, seed: u64) -> Arc<Self> {
+        let pool = Pool::new(options(&settings, drain), settings.profile.clone(), seed);
         Arc::new(Self {
             name: settings.name.clone(),
             core: Mutex::new(Core {
@@ -103,11 +104,11 @@ impl PoolHost {
         &self.meters
     }
 
-    pub(crate) fn reconfigure(&self, settings: Arc<PoolSettings>) {
+    pub(crate) fn reconfigure(&self, settings: Arc<PoolSettings>, drain: Duration) {
         {
             let mut core = self.core.lock();
             core.pool
-                .reconfigure(settings.options.clone(), settings.profile.clone());
+                .reconfigure(options(&settings, drain), settings.profile.clone());
             core.sent_away.clear();
         }
         self.credential.store(Arc::new(credential(&settings)));
@@ -219,7 +220,8 @@ impl PoolHost {
         Some(probe_now)
     }
 
-    /// Lets an endpoint go: no new calls, and it leaves when its last one ends.
+    /// Lets an endpoint go: no new calls, and it leaves when its last one ends, or when its time is over. Calls that still run
+    /// then go on, and count for nobody.
     pub(crate) fn drain(&self, address: &Address, cause: DrainCause, now: Time) -> bool {
         let mut core = self.core.lock();
         let Some(wanted) = core.wanted.remove(address) else {
@@ -309,13 +311,9 @@ impl PoolHost {
         }
     }
 
-    /// The address of an endpoint that is wanted.
+    /// Where an endpoint is, or was, be it wanted or not.
     pub(crate) fn address(&self, id: EndpointId) -> Option<Address> {
-        let core = self.core.lock();
-        core.wanted
-            .iter()
-            .find(|(_, wanted)| wanted.id == id)
-            .map(|(address, _)| address.clone())
+        self.core.lock().pool.address(id).cloned()
     }
 
     /// Lets time pass in the core, and takes what it has to say. Also says when it wants to be called again.
@@ -365,6 +363,14 @@ impl Core {
         if let Some(known) = self.engines.get_mut(slot) {
             *known = engine;
         }
+    }
+}
+
+/// The core's options: the pool's own, and what holds for all pools.
+fn options(settings: &PoolSettings, drain: Duration) -> PoolOptions {
+    PoolOptions {
+        drain_limit: Some(drain),
+        ..settings.options.clone()
     }
 }
 

@@ -76,8 +76,11 @@ impl Keeper {
             PoolEvent::Drained { endpoint } => {
                 tracing::info!(%pool, endpoint = self.name(*endpoint), "the endpoint has no calls left");
             }
-            PoolEvent::Gone { address, .. } => {
-                tracing::info!(%pool, endpoint = %address, "the endpoint has left the pool");
+            PoolEvent::DrainCutShort { endpoint } => {
+                tracing::warn!(%pool, endpoint = self.name(*endpoint), "the endpoint's time to drain is over");
+            }
+            PoolEvent::Gone { address, fenced, .. } => {
+                tracing::info!(%pool, endpoint = %address, calls_left = fenced.len(), "the endpoint has left the pool");
             }
             PoolEvent::Restarted { next, .. } => {
                 tracing::info!(%pool, endpoint = self.name(*next), "the endpoint begins another life");

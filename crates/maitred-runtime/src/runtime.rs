@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use maitred_config::{PoolSettings, Settings};
@@ -66,7 +67,9 @@ impl Runtime {
     /// endpoints that stay survive. Must be called on the runtime that runs the background tasks.
     pub fn apply(&self, settings: Settings) {
         let mut pools = self.pools.lock();
-        let hosts: Vec<_> = settings.pools.iter().map(|pool| self.keep(&mut pools, pool)).collect();
+        let drain = settings.timeouts.drain;
+        let keep = |pool| self.keep(&mut pools, pool, drain);
+        let hosts: Vec<_> = settings.pools.iter().map(keep).collect();
         pools.retain(|name, kept| {
             let stays = settings.pools.iter().any(|pool| pool.name == *name);
             if !stays {
@@ -80,16 +83,21 @@ impl Runtime {
             .store(Arc::new(Snapshot::new(Arc::new(settings), &hosts, &self.meters)));
     }
 
-    fn keep(&self, pools: &mut BTreeMap<PoolName, Kept>, settings: &Arc<PoolSettings>) -> Arc<PoolHost> {
+    fn keep(
+        &self,
+        pools: &mut BTreeMap<PoolName, Kept>,
+        settings: &Arc<PoolSettings>,
+        drain: Duration,
+    ) -> Arc<PoolHost> {
         let kept = match pools.get_mut(&settings.name) {
             Some(kept) => {
-                kept.keeper.host.reconfigure(Arc::clone(settings));
+                kept.keeper.host.reconfigure(Arc::clone(settings), drain);
                 kept.discovery.stop();
                 kept.discovery = self.tasks.child();
                 kept
             }
             None => {
-                let host = PoolHost::new(Arc::clone(settings), &self.meters, self.seed);
+                let host = PoolHost::new(Arc::clone(settings), drain, &self.meters, self.seed);
                 let keeper = Keeper {
                     host,
                     clock: self.clock,

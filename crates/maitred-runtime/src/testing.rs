@@ -121,6 +121,9 @@ pub(crate) fn settings(lines: &str) -> Settings {
     }
 }
 
+/// How long endpoints of a [`Scene`] have to leave.
+pub(crate) const DRAIN: Duration = Duration::from_secs(300);
+
 fn pool(lines: &str) -> Arc<PoolSettings> {
     Arc::clone(&settings(lines).pools[0])
 }
@@ -131,6 +134,7 @@ pub(crate) struct Scene {
     pub(crate) keeper: Keeper,
     pub(crate) endpoints: Arc<Endpoints>,
     pub(crate) clock: Clock,
+    pub(crate) meters: Meters,
 }
 
 impl Scene {
@@ -141,7 +145,8 @@ impl Scene {
             faces: Mutex::default(),
             clock,
         });
-        let host = PoolHost::new(pool(lines), &Meters::new("test"), 1);
+        let meters = Meters::new("test");
+        let host = PoolHost::new(pool(lines), DRAIN, &meters, 1);
         let mut fetcher = Fetcher::new();
         fetcher.instead = Some(Arc::clone(&endpoints));
         let tasks = Tasks::new();
@@ -158,12 +163,13 @@ impl Scene {
             keeper,
             endpoints,
             clock,
+            meters,
         }
     }
 
     /// Puts other settings in place.
     pub(crate) fn reload(&self, lines: &str) {
-        self.keeper.host.reconfigure(pool(lines));
+        self.keeper.host.reconfigure(pool(lines), DRAIN);
         self.keeper.match_endpoints();
     }
 

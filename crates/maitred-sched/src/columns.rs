@@ -106,6 +106,8 @@ pub(crate) struct Endpoint {
     pub(crate) address: Address,
     pub(crate) options: EndpointOptions,
     pub(crate) cause: Option<DrainCause>,
+    /// Since when it has been leaving for good.
+    pub(crate) leaving_since: Option<Time>,
     pub(crate) readiness: Readiness,
     pub(crate) outlier: Outlier,
     pub(crate) watch: PageWatch,
@@ -127,6 +129,7 @@ impl Endpoint {
             address,
             options,
             cause: None,
+            leaving_since: None,
             readiness: Readiness::default(),
             outlier: Outlier::default(),
             watch: PageWatch::default(),

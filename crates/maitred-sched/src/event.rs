@@ -85,6 +85,11 @@ pub enum PoolEvent {
         /// Who.
         endpoint: EndpointId,
     },
+    /// The endpoint was leaving for good, and its last leases did not end in time; it goes without waiting for them.
+    DrainCutShort {
+        /// Who.
+        endpoint: EndpointId,
+    },
     /// The endpoint is no longer in the pool.
     Gone {
         /// Who.
@@ -135,6 +140,7 @@ impl PoolEvent {
             Self::Returned { .. } => "returned",
             Self::Draining { .. } => "draining",
             Self::Drained { .. } => "drained",
+            Self::DrainCutShort { .. } => "drain_cut_short",
             Self::Gone { .. } => "gone",
             Self::Restarted { .. } => "restarted",
             Self::RestartSeen { .. } => "restart_seen",

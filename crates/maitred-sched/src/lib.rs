@@ -14,7 +14,7 @@
 //! | loading | no | three proofs: model listed, KV pool there, one token inferred ([`Proofs`]) |
 //! | ready | yes | failed probes (loading), failed calls (ejected), a 503 of the health page or a drain (draining) |
 //! | ejected | no, but see the panic rule | its time, then one call on probation; or output that proves it |
-//! | draining | no | its last lease: gone, or loading again if its address is still wanted ([`DrainCause::is_final`]) |
+//! | draining | no | its last lease, or [`PoolOptions::drain_limit`] if it leaves for good: gone; loading again if its address is still wanted ([`DrainCause::is_final`]) |
 //! | gone | no | its slot is used again, by another incarnation |
 //!
 //! **Signals** are what its page says ([`Signals`]). They are stale from an age of 200 ms on, or when the page stands still under

@@ -17,6 +17,8 @@ pub struct PoolOptions {
     pub event_queue: usize,
     /// What a refused caller is told to wait. Default 1 s.
     pub retry_after: Duration,
+    /// How long an endpoint that leaves for good may wait for its last lease to end. Default `None`, for as long as it takes.
+    pub drain_limit: Option<Duration>,
     /// How long signals are believed.
     pub staleness: StalenessOptions,
     /// When probes that fail take an endpoint out.
@@ -37,6 +39,7 @@ impl Default for PoolOptions {
             max_in_flight: 1_024,
             event_queue: 1_024,
             retry_after: Duration::from_secs(1),
+            drain_limit: None,
             staleness: StalenessOptions::default(),
             readiness: ReadinessOptions::default(),
             outlier: OutlierOptions::default(),

@@ -46,8 +46,8 @@ pub struct Pool {
     turn: u32,
     /// Until when any endpoint is spared.
     cool_until: Time,
-    /// The earliest end of an ejection.
-    next_return: Option<Time>,
+    /// The earliest end of an ejection, or of the time that an endpoint has to leave.
+    next_due: Option<Time>,
     in_panic: bool,
     /// The first hard filter that a booking was seen to violate.
     breach: Option<Violation>,
@@ -92,7 +92,7 @@ impl Pool {
             scratch: choose::Scratch::default(),
             turn: u32::MAX,
             cool_until: Time::ZERO,
-            next_return: None,
+            next_due: None,
             in_panic: false,
             breach: None,
             #[cfg(test)]
@@ -109,6 +109,7 @@ impl Pool {
         }
         self.options = options;
         self.profile = profile;
+        self.plan_due();
     }
 
     /// Puts an endpoint into the pool; it starts with nothing proven. An address that is there already, and not leaving,
@@ -137,6 +138,14 @@ impl Pool {
             .map_or(Incarnation::FIRST, |gate| gate.incarnation.next());
         self.begin_life(at, incarnation, (address, options), now);
         Ok(self.columns.id(at))
+    }
+
+    /// Where an endpoint is, or was if its place has not been taken since. `None` for any other life.
+    #[must_use]
+    pub fn address(&self, id: EndpointId) -> Option<&Address> {
+        let at = id.slot.index();
+        let gate = self.columns.gates.get(at)?;
+        (gate.incarnation == id.incarnation).then(|| &self.columns.endpoints[at].address)
     }
 
     /// Who is at this address now, unless nobody is or who is there leaves for good.
@@ -193,7 +202,7 @@ impl Pool {
         self.scratch.reserve(self.columns.len());
     }
 
-    /// Does what has become due by `now`: ejections end.
+    /// Does what has become due by `now`: ejections end, and so does the time that endpoints have to leave.
     pub fn advance(&mut self, now: Time) {
         self.tick(now);
     }
@@ -201,7 +210,7 @@ impl Pool {
     /// When [`Pool::advance`] has something to do next; `None` for never.
     #[must_use]
     pub const fn next_wakeup(&self) -> Option<Time> {
-        self.next_return
+        self.next_due
     }
 
     /// The oldest event that nobody has fetched.
@@ -239,8 +248,10 @@ impl Pool {
             self.counters.clock_jumps += 1;
         }
         self.now = self.now.max(now);
-        if self.next_return.is_some_and(|due| due <= self.now) {
+        if self.next_due.is_some_and(|due| due <= self.now) {
             self.return_due();
+            self.leave_due();
+            self.plan_due();
         }
         self.now
     }

@@ -22,7 +22,8 @@ pub(crate) struct Timeouts {
     pub(crate) total: TimeSpan,
     /// From accepting a connection, or from the end of a call on it, until the next request's headers are complete.
     pub(crate) header_read: TimeSpan,
-    /// From the first SIGTERM until calls that still run are cut off; also for an endpoint that is being drained.
+    /// From the first SIGTERM until calls that still run are cut off. Also how long a drained endpoint waits for
+    /// its calls before it leaves without them.
     pub(crate) drain: TimeSpan,
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{Scene, pass};
+use crate::testing::{DRAIN, Scene, pass};
 use maitred_types::LeaseEnd;
 
 const ONE: &str = "10.0.0.1:8000";
@@ -43,6 +43,42 @@ async fn an_endpoint_that_leaves_the_file_finishes_what_it_has() {
     pass(SECOND * 60).await;
     states(&scene, &[(ONE, "ready"), (TWO, "draining")]);
     booking.finish(LeaseEnd::Success, None, scene.clock.now());
+    states(&scene, &[(ONE, "ready")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_whose_calls_do_not_end_leaves_all_the_same() {
+    let scene = Scene::new(BOTH);
+    pass(SECOND).await;
+    let booking = book_on(&scene, TWO);
+    let id = booking.endpoint();
+    scene.reload(FIRST);
+    assert_eq!(scene.keeper.name(id), TWO, "who leaves has a name too");
+    pass(DRAIN - SECOND).await;
+    states(&scene, &[(ONE, "ready"), (TWO, "draining")]);
+    pass(SECOND * 2).await;
+    states(&scene, &[(ONE, "ready")]);
+    assert_eq!(scene.keeper.name(id), TWO, "and who has just left");
+    booking.finish(LeaseEnd::Failure, None, scene.clock.now());
+    scene.reload(BOTH);
+    pass(SECOND).await;
+    assert_eq!(scene.sample(TWO).map(|sample| sample.errors), Some(0));
+    let page = scene.meters.page();
+    assert!(
+        page.contains("maitred_pool_events_total{pool=\"p\",event=\"drain_cut_short\"} 1\n"),
+        "{page}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_time_to_drain_holds_at_once() {
+    let scene = Scene::new(BOTH);
+    pass(SECOND).await;
+    let _booking = book_on(&scene, TWO);
+    scene.reload(FIRST);
+    pass(SECOND * 10).await;
+    scene.host().reconfigure(scene.host().settings(), SECOND * 5);
+    pass(SECOND).await;
     states(&scene, &[(ONE, "ready")]);
 }
 

@@ -97,9 +97,11 @@ impl Pool {
             return;
         }
         row.cause = Some(cause);
+        row.leaving_since = cause.is_final().then_some(self.now);
         self.columns.gates[at].phase = Phase::Draining;
         self.events.push(PoolEvent::Draining { endpoint, cause });
         self.settle_drain(at);
+        self.plan_due();
         self.look_for_panic();
     }
 
@@ -142,7 +144,7 @@ impl Pool {
             address,
             fenced,
         });
-        self.plan_returns();
+        self.plan_due();
         self.look_for_panic();
     }
 
@@ -168,7 +170,7 @@ impl Pool {
             next,
             fenced,
         });
-        self.plan_returns();
+        self.plan_due();
         self.look_for_panic();
         Some(next)
     }
@@ -180,7 +182,7 @@ impl Pool {
         gate.trial = Trial::None;
         self.columns.endpoints[at].tally.ejections += 1;
         self.events.push(PoolEvent::Ejected { endpoint, until });
-        self.plan_returns();
+        self.plan_due();
         self.look_for_panic();
     }
 
@@ -191,7 +193,7 @@ impl Pool {
         gate.trial = Trial::None;
         if was_ejected {
             self.say_returned(at, ReturnCause::Proven);
-            self.plan_returns();
+            self.plan_due();
         }
     }
 
@@ -205,7 +207,23 @@ impl Pool {
                 self.say_returned(at, ReturnCause::TimeOver);
             }
         }
-        self.plan_returns();
+    }
+
+    /// Takes out the endpoints that had time enough to leave.
+    pub(super) fn leave_due(&mut self) {
+        for at in 0..self.columns.len() {
+            if self.leaves_at(at).is_some_and(|due| due <= self.now) {
+                let endpoint = self.columns.id(at);
+                self.events.push(PoolEvent::DrainCutShort { endpoint });
+                self.end_life(at);
+            }
+        }
+    }
+
+    /// When an endpoint that leaves for good goes at the latest.
+    fn leaves_at(&self, at: usize) -> Option<Time> {
+        let (limit, since) = (self.options.drain_limit?, self.columns.endpoints[at].leaving_since?);
+        (self.columns.gates[at].phase == Phase::Draining).then(|| since + limit)
     }
 
     fn say_returned(&mut self, at: usize, cause: ReturnCause) {
@@ -215,8 +233,10 @@ impl Pool {
         self.look_for_panic();
     }
 
-    fn plan_returns(&mut self) {
-        self.next_return = self.columns.gates.iter().filter_map(|gate| gate.ejected_until).min();
+    pub(super) fn plan_due(&mut self) {
+        let returns = self.columns.gates.iter().filter_map(|gate| gate.ejected_until);
+        let leaves = (0..self.columns.len()).filter_map(|at| self.leaves_at(at));
+        self.next_due = returns.chain(leaves).min();
     }
 
     /// Lets a newcomer start level with the others, so that it does not win every tie until it has caught up.

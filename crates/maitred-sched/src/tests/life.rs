@@ -2,7 +2,7 @@
 
 use maitred_types::LeaseEnd;
 
-use super::{Stage, ask};
+use super::{SECOND, Stage, ask};
 use crate::{
     DrainCause, EndpointOptions, EndpointState, FinishReport, PoolEvent, PoolFull, PoolOptions, Profile, Proofs,
     ReadinessChange, ReadinessReport, Refusal,
@@ -94,6 +94,50 @@ fn a_drain_with_a_final_cause_ends_with_the_last_lease() {
         };
         assert_eq!(stage.events(), [PoolEvent::Draining { endpoint: id, cause }, gone]);
     }
+}
+
+#[test]
+fn who_leaves_for_good_has_a_limited_time_to() {
+    let limited = |limit: u64| PoolOptions {
+        drain_limit: Some(SECOND * u32::try_from(limit).unwrap()),
+        ..PoolOptions::default()
+    };
+    let mut stage = Stage::with(2, Profile::default(), limited(30));
+    let id = stage.ids[0];
+    let running = stage.pick_on(0);
+    // A drain that may end well again is not limited, and its time does not count.
+    stage.pool.drain(id, DrainCause::Aborting, stage.now);
+    assert_eq!(stage.pool.next_wakeup(), None);
+    stage.wait(60_000);
+    assert!(stage.row(id).is_some());
+    stage.pool.drain(id, DrainCause::Unlisted, stage.now);
+    assert_eq!(stage.pool.next_wakeup(), Some(stage.now + SECOND * 30));
+    stage.wait(29_999);
+    assert!(stage.row(id).is_some());
+    // Other settings hold for drains under way too.
+    stage.pool.reconfigure(limited(40), Profile::default());
+    stage.wait(9_000);
+    assert!(stage.row(id).is_some());
+    stage.events();
+    stage.wait(1_001);
+    assert!(stage.row(id).is_none());
+    let gone = PoolEvent::Gone {
+        endpoint: id,
+        address: "10.0.0.0:8000".into(),
+        fenced: vec![running.lease],
+    };
+    assert_eq!(stage.events(), [PoolEvent::DrainCutShort { endpoint: id }, gone]);
+    assert_eq!(stage.pool.next_wakeup(), None);
+    assert_eq!(
+        stage.pool.address(id),
+        Some(&"10.0.0.0:8000".into()),
+        "its place is still its own"
+    );
+    let report = stage.pool.finish(running.lease, LeaseEnd::Success, None, stage.now);
+    assert_eq!(report, FinishReport::Fenced { endpoint: id });
+    let next = stage.add("10.0.0.7:8000");
+    assert_eq!((next.slot, stage.pool.address(id)), (id.slot, None));
+    stage.pool.check_invariants().unwrap();
 }
 
 #[test]

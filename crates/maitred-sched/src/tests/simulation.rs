@@ -302,6 +302,8 @@ impl World {
 
     fn finish_at(&mut self, at: usize, end: LeaseEnd) -> Checked {
         let (lease, endpoint) = self.live.swap_remove(at);
+        // What becomes due with the end itself has happened before it.
+        self.pool.advance(self.now);
         let present = self.pool.rows(self.now).any(|row| row.endpoint == endpoint);
         let report = self.pool.finish(lease, end, None, self.now);
         self.ended.push(lease);
@@ -329,12 +331,12 @@ impl World {
 
     fn end_of_life(&mut self) {
         let Some(id) = self.any_known() else { return };
-        match self.rng.u32(..8) {
+        match self.rng.u32(..10) {
             0..2 => self.pool.remove(id, self.now),
             2..4 => self.known.extend(self.pool.restart(id, self.now)),
-            4 => self.pool.drain(id, DrainCause::Operator, self.now),
-            5 => self.pool.drain(id, DrainCause::Unlisted, self.now),
-            6 => self.pool.drain(id, DrainCause::Aborting, self.now),
+            4..6 => self.pool.drain(id, DrainCause::Operator, self.now),
+            6..8 => self.pool.drain(id, DrainCause::Unlisted, self.now),
+            8 => self.pool.drain(id, DrainCause::Aborting, self.now),
             _ => self.pool.drain(id, DrainCause::HealthUnavailable, self.now),
         }
     }
@@ -368,6 +370,7 @@ impl World {
                 PoolEvent::Returned { cause, .. } => ("returned", 3 + cause as u64),
                 PoolEvent::Draining { cause, .. } => ("draining", 5 + cause as u64),
                 PoolEvent::Drained { .. } => ("drained", 9),
+                PoolEvent::DrainCutShort { .. } => ("drain cut short", 95),
                 PoolEvent::Gone { fenced, .. } => ("gone", 10 + fenced.len() as u64),
                 PoolEvent::Restarted { fenced, .. } => ("restarted", 50 + fenced.len() as u64),
                 PoolEvent::RestartSeen { .. } => ("restart told", 90),
@@ -537,6 +540,7 @@ fn options(rng: &mut Rng) -> PoolOptions {
     if rng.bool() {
         options.staleness.policy = StalenessPolicy::Ignore;
     }
+    options.drain_limit = (rng.u32(..4) > 0).then(|| Duration::from_millis(rng.u64(..300)));
     options.readiness.failed_probes = rng.u32(0..4);
     options.outlier.failures = rng.u32(0..4);
     options.retry.min = rng.u32(0..4);
@@ -611,6 +615,7 @@ fn the_steps_reach_everything_that_can_happen() {
         "returned",
         "draining",
         "drained",
+        "drain cut short",
         "gone",
         "restarted",
         "restart told",
