@@ -186,20 +186,17 @@ impl PoolHost {
         self.core.lock().pool.cool_down(endpoint, wait, now);
     }
 
-    /// Takes an endpoint in; when its address is there already, only what is known of it is brought up to date. Returns what its watcher needs if it is new.
+    /// Takes an endpoint in; when its address is there already, only what is known of it is brought up to date. Returns what
+    /// its watcher needs if it is new.
     pub(crate) fn add(&self, address: &Address, engine: &EngineSettings, now: Time) -> Option<Arc<Notify>> {
         let mut core = self.core.lock();
-        if core.sent_away.contains(address) {
+        if core.is_closed || core.sent_away.contains(address) {
             return None;
         }
-        if let Some(wanted) = core.wanted.get_mut(address) {
-            if *wanted.engine != *engine {
-                wanted.engine = Arc::new(engine.clone());
-                let id = wanted.id;
-                core.set_engine(id, engine.engine);
-            }
+        if core.wanted.get(address).is_some_and(|wanted| *wanted.engine == *engine) {
             return None;
         }
+        // The core keeps the life of an address that stays, and takes its options.
         let id = match core.pool.add(address.clone(), engine.options.clone(), now) {
             Ok(id) => id,
             Err(error) => {
@@ -208,6 +205,10 @@ impl PoolHost {
             }
         };
         core.set_engine(id, engine.engine);
+        if let Some(wanted) = core.wanted.get_mut(address) {
+            wanted.engine = Arc::new(engine.clone());
+            return None;
+        }
         let probe_now = Arc::new(Notify::new());
         core.wanted.insert(
             address.clone(),
@@ -239,10 +240,11 @@ impl PoolHost {
 
     /// Lets every endpoint go, because the settings have no such pool any more.
     pub(crate) fn close(&self, now: Time) {
+        // First the door, so that nobody comes in behind the last one out.
+        self.core.lock().is_closed = true;
         for address in self.addresses() {
             self.drain(&address, DrainCause::Unlisted, now);
         }
-        self.core.lock().is_closed = true;
         self.bell.notify_one();
     }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{DRAIN, Scene, pass};
-use maitred_types::LeaseEnd;
+use maitred_types::{FaultKind, LeaseEnd};
 
 const ONE: &str = "10.0.0.1:8000";
 const TWO: &str = "10.0.0.2:8000";
@@ -189,6 +189,34 @@ async fn a_pool_that_leaves_the_settings_ends_with_its_last_call() {
     booking.finish(LeaseEnd::Success, None, scene.clock.now());
     pass(SECOND).await;
     assert_eq!(scene.keeper.tasks.running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_settings_of_one_endpoint_hold_at_once() {
+    let with = |options: &str| format!("endpoints: [{{ address: \"{ONE}\"{options} }}]\nmax_in_flight: 9");
+    let scene = Scene::new(&with(""));
+    pass(SECOND).await;
+    let bookings = [scene.book().unwrap(), scene.book().unwrap()];
+    let cap = |options: &str| {
+        scene.reload(&with(options));
+        states(&scene, &[(ONE, "ready")]);
+        scene.book().map(drop).map_err(|no_place| no_place.fault)
+    };
+    assert_eq!(cap(", max_in_flight: 2"), Err(FaultKind::Saturated));
+    assert_eq!(cap(", max_in_flight: 3"), Ok(()));
+    assert_eq!(cap(", max_in_flight: 2"), Err(FaultKind::Saturated));
+    assert_eq!(cap(""), Ok(()), "the pool's own limit holds again");
+    let picks = scene.sample(ONE).map(|sample| (sample.picks, sample.in_flight));
+    assert_eq!(picks, Some((4, 2)), "it lives on");
+    drop(bookings);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_comes_into_a_closed_pool() {
+    let scene = Scene::new(BOTH);
+    scene.host().close(scene.clock.now());
+    scene.keeper.match_endpoints();
+    states(&scene, &[]);
 }
 
 #[tokio::test(start_paused = true)]
