@@ -27,4 +27,4 @@ pub use filter::{Pass, StreamFilter};
 pub use models_page::{ModelsPage, model_entry};
 pub use span::Span;
 pub use splice::{Edits, Spliced, UsageAsk};
-pub use usage::{EventKind, UsageTap};
+pub use usage::{EventKind, UsageTap, answer_usage};

@@ -116,6 +116,16 @@ impl UsageTap {
     }
 }
 
+/// What a whole answer that is no stream says it used; `None` when it does not say both sides, or is no JSON object. Faster than
+/// an [`crate::AnswerTap`], which is for answers that come in pieces and for estimates.
+#[must_use]
+pub fn answer_usage(body: &[u8]) -> Option<Usage> {
+    let facts: EventFacts = serde_json::from_slice(body).ok()?;
+    let mut counts = Counts::default();
+    counts.note(&facts);
+    counts.usage()
+}
+
 /// Whether there may be a `usage` in it that is not null. Some engines write `"usage":null` into every chunk.
 fn has_usage(data: &[u8]) -> bool {
     let mut found = USAGE_KEY.find_iter(data);

@@ -14,7 +14,7 @@ use maitred_config::{Balance, Timeouts};
 use maitred_engines::{
     BodyVerdict, ErrorForm, HeadVerdict, ResponseHead, UpstreamErrorBody, judge_body, judge_head, judge_refusal,
 };
-use maitred_llm::{AnswerTap, CallKind, UpstreamError, UsageAsk, reshape_error};
+use maitred_llm::{AnswerTap, CallKind, UpstreamError, UsageAsk, answer_usage, reshape_error};
 use maitred_runtime::{Ask, NoPlace, PoolHost, Route};
 use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, Time, TokenCount, Usage};
 use smallvec::SmallVec;
@@ -204,16 +204,13 @@ async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
     match judge_head(&plain) {
         HeadVerdict::Relay if plain.is_event_stream() => {
             let stream = EventStream::new((link, incoming), engine, call.kind, call.usage_ask, call.event_max);
+            let stream = Box::new(stream);
             let stream = first_output(stream).await?;
-            Ok(Answer::Stream(
-                head.status,
-                headers::for_client(&head.headers),
-                Box::new(stream),
-            ))
+            Ok(Answer::Stream(head.status, headers::for_client(head.headers), stream))
         }
         HeadVerdict::Relay => {
             let answer = whole_or_begun(account, call, (link, incoming), plain.is_json()).await?;
-            let headers = headers::for_client(&head.headers);
+            let headers = headers::for_client(head.headers);
             Ok(match answer {
                 Reading::Whole(link, body) => {
                     park(account, link).await;
@@ -300,7 +297,7 @@ impl Call {
 }
 
 /// Reads a stream up to its first output.
-async fn first_output(mut stream: EventStream) -> Result<EventStream, Failed> {
+async fn first_output(mut stream: Box<EventStream>) -> Result<Box<EventStream>, Failed> {
     loop {
         if stream.may_begin() {
             return Ok(stream);
@@ -336,6 +333,9 @@ async fn whole_or_begun(
 }
 
 fn usage(body: &[u8], call: &Call) -> Option<Usage> {
+    if let Some(usage) = answer_usage(body) {
+        return Some(usage);
+    }
     let mut tap = AnswerTap::new();
     tap.feed(body);
     if call.kind.is_inference() {
@@ -385,7 +385,7 @@ async fn refusal(
         HeadVerdict::ClientError | HeadVerdict::UnknownPath | HeadVerdict::Relay | HeadVerdict::NotFound => {
             Ok(Answer::Whole(
                 head.status,
-                headers::for_client(&head.headers),
+                headers::for_client(head.headers.clone()),
                 in_dialect(account, body, plain.status, &error),
             ))
         }

@@ -1,5 +1,6 @@
 //! A call's way through the gateway: one function, in the order in which things happen, with the reasons for the order.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,15 +27,19 @@ use crate::through::Through;
 /// Output tokens that are expected of a call that does not limit them.
 const EXPECTED_OUTPUT: u64 = 256;
 
-/// Serves one call.
-pub(crate) async fn serve(gate: Arc<Gate>, client: Arc<Client>, request: Request<Incoming>) -> Response<ClientBody> {
+/// Serves one call. There is always an answer, be it an error.
+pub(crate) async fn serve(
+    gate: Arc<Gate>,
+    client: Arc<Client>,
+    request: Request<Incoming>,
+) -> Result<Response<ClientBody>, Infallible> {
     let mut account = Account::open(gate, client, &request);
     let cutoff = Arc::clone(&account.gate.cutoff);
-    match cutoff.guard(handle(&mut account, request)).await {
+    Ok(match cutoff.guard(handle(&mut account, request)).await {
         Ok(Handled::Own(headers, body)) => account.answer(StatusCode::OK, headers, body),
         Ok(Handled::Answered(answer, limits)) => begin(account, answer, limits),
         Err(fault) => account.refuse(fault),
-    }
+    })
 }
 
 /// What came of a call.
@@ -135,7 +140,7 @@ fn begin(mut account: Box<Account>, answer: Answer, limits: AnswerLimits) -> Res
             (
                 status,
                 headers,
-                ClientBody::Stream(Box::new(StreamRelay::new(*events, account, limits))),
+                ClientBody::Stream(Box::new(StreamRelay::new(events, account, limits))),
             )
         }
         Answer::Through(status, mut headers, (link, incoming, begun)) => {

@@ -26,20 +26,18 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 /// Longest request id that is kept, in bytes; a longer one is replaced.
 const REQUEST_ID_MAX: usize = 128;
 
-fn is_hop_by_hop(name: &HeaderName) -> bool {
-    [
-        CONNECTION,
-        KEEP_ALIVE,
-        PROXY_AUTHENTICATE,
-        PROXY_AUTHORIZATION,
-        PROXY_CONNECTION,
-        TE,
-        TRAILER,
-        TRANSFER_ENCODING,
-        UPGRADE,
-    ]
-    .contains(name)
-}
+/// Headers that concern one connection only.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    KEEP_ALIVE,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    PROXY_CONNECTION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
 
 fn is_reserved(name: &HeaderName) -> bool {
     name.as_str().starts_with("x-maitred-") || name.as_str().starts_with("x-internal-")
@@ -74,7 +72,7 @@ fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 
 fn crosses(headers: &HeaderMap, name: &HeaderName) -> bool {
     // Almost no message has a `Connection` header, so the walk over its tokens is almost never taken.
-    !is_hop_by_hop(name) && !named_by_connection(headers).any(|named| name.as_str().eq_ignore_ascii_case(named))
+    !HOP_BY_HOP.contains(name) && !named_by_connection(headers).any(|named| name.as_str().eq_ignore_ascii_case(named))
 }
 
 /// The headers of an attempt: the client's, less what must not cross, plus the gateway's own.
@@ -103,13 +101,20 @@ pub(crate) fn for_endpoint(
 }
 
 /// The headers of an answer: the endpoint's, less what must not cross.
-pub(crate) fn for_client(endpoint: &HeaderMap) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(endpoint.len() + 2);
-    for (name, value) in endpoint {
-        let is_own = [SERVER, CONTENT_LENGTH, REQUEST_ID].contains(name) || is_reserved(name);
-        if !is_own && crosses(endpoint, name) {
-            headers.append(name.clone(), value.clone());
-        }
+pub(crate) fn for_client(mut headers: HeaderMap) -> HeaderMap {
+    let named: Vec<HeaderName> = named_by_connection(&headers)
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    for name in HOP_BY_HOP
+        .iter()
+        .chain(&[SERVER, CONTENT_LENGTH, REQUEST_ID])
+        .chain(&named)
+    {
+        headers.remove(name);
+    }
+    let reserved: Vec<HeaderName> = headers.keys().filter(|name| is_reserved(name)).cloned().collect();
+    for name in reserved {
+        headers.remove(name);
     }
     headers
 }

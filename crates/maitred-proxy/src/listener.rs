@@ -1,13 +1,12 @@
 //! Sockets: binding them for several threads, and serving the connections that arrive.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::service::service_fn;
@@ -20,7 +19,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::body::ClientBody;
 use crate::gate::{Client, Gate};
 use crate::patience::{Patience, Patient};
 use crate::refusal::Explaining;
@@ -144,9 +142,8 @@ where
     let stream = Explaining::new(Patient::new(stream, patience), Arc::clone(&gate.meters));
     let client = Arc::new(client);
     let service = service_fn(move |request: Request<Incoming>| {
-        let call = crate::call::serve(Arc::clone(&gate), Arc::clone(&client), request);
         // Boxed, so that it takes no room on connections that wait, or whose answer has begun.
-        Box::pin(async move { Ok::<Response<ClientBody>, Infallible>(call.await) })
+        Box::pin(crate::call::serve(Arc::clone(&gate), Arc::clone(&client), request))
     });
     let spawner = Spawner(Arc::clone(&door.gate));
     let builder = builder(&limits, timeouts.header_read, door.concurrent_streams, spawner);

@@ -25,7 +25,7 @@ const PARTING: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct StreamRelay {
     /// `None` once the link has been given back or cut.
-    events: Option<EventStream>,
+    events: Option<Box<EventStream>>,
     account: Box<Account>,
     /// Comments are no sign of life to it (S18 of the translation rules).
     alarm: Alarm,
@@ -44,7 +44,7 @@ enum State {
 }
 
 impl StreamRelay {
-    pub(crate) fn new(events: EventStream, mut account: Box<Account>, limits: AnswerLimits) -> Self {
+    pub(crate) fn new(events: Box<EventStream>, mut account: Box<Account>, limits: AnswerLimits) -> Self {
         account.first_output();
         let alarm = Alarm::set(limits, account.gate.clock);
         Self {

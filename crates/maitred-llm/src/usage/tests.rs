@@ -266,3 +266,20 @@ fn an_event_that_is_cut_short_says_nothing() {
         assert_eq!(tap.reported(), None, "{end}");
     }
 }
+
+#[test]
+fn a_whole_answer_says_the_same_to_both_readers() {
+    let check = |body: &str| {
+        let mut tap = crate::AnswerTap::new();
+        tap.feed(body.as_bytes());
+        assert_eq!(answer_usage(body.as_bytes()), tap.reported(), "{body}");
+    };
+    check(r#"{"id":"1","choices":[{"message":{"content":"\"usage\":{}"}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#);
+    check(r#"{"usage":{"prompt_tokens":3,"completion_tokens":0,"prompt_tokens_details":{"cached_tokens":2}}}"#);
+    check(r#"{"type":"message","content":[],"usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":5}}"#);
+    check(r#"{"usage":{"prompt_tokens":3}}"#);
+    check(r#"{"usage":null}"#);
+    check(r#"{"data":[]}"#);
+    check("[]");
+    check("no JSON");
+}

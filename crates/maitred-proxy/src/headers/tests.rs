@@ -73,7 +73,7 @@ fn an_answer_loses_what_belongs_to_the_connection_to_the_endpoint() {
         ("content-type", "text/event-stream"),
         ("vary", "Origin"),
     ]);
-    assert_eq!(names(&for_client(&endpoint)), ["content-type", "vary"]);
+    assert_eq!(names(&for_client(endpoint)), ["content-type", "vary"]);
 }
 
 #[test]
