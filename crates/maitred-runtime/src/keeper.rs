@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_config::{EngineSettings, PoolSettings};
+use maitred_config::{Discovery, EngineSettings, PoolSettings};
 use maitred_sched::{DrainCause, PoolEvent};
 use maitred_types::{Address, EndpointId};
 use parking_lot::Mutex;
@@ -27,8 +27,24 @@ pub(crate) struct Keeper {
     pub(crate) clock: Clock,
     pub(crate) tasks: Tasks,
     pub(crate) fetcher: Fetcher,
-    /// What the last look-up that succeeded found.
-    pub(crate) found: Arc<Mutex<Vec<SocketAddr>>>,
+    /// What the last look-up that succeeded found, if it was for the name that the settings have now. The lock is held while
+    /// endpoints are matched, so that a task with older settings never matches after one with newer ones.
+    pub(crate) found: Arc<Mutex<Option<Found>>>,
+}
+
+/// The answer of a name server.
+#[derive(Debug)]
+pub(crate) struct Found {
+    name: String,
+    port: u16,
+    /// Each is an endpoint.
+    addresses: Vec<SocketAddr>,
+}
+
+impl Found {
+    fn is_of(&self, discovery: &Discovery) -> bool {
+        self.name == discovery.name && self.port == discovery.port
+    }
 }
 
 impl Keeper {
@@ -111,14 +127,15 @@ impl Keeper {
     /// Takes in what is wanted and new, and lets go what is not wanted any more: what the settings name, and what was found when
     /// the name was last looked up with success.
     pub(crate) fn match_endpoints(&self) {
+        self.match_with(&mut self.found.lock());
+    }
+
+    fn match_with(&self, found: &mut Option<Found>) {
         let settings = self.host.settings();
-        let wanted = {
-            let mut found = self.found.lock();
-            if settings.discovery.is_none() {
-                found.clear();
-            }
-            wanted(&settings, &found)
-        };
+        let discovery = settings.discovery.as_ref();
+        // What was found under another name says nothing about this one.
+        found.take_if(|found| !discovery.is_some_and(|discovery| found.is_of(discovery)));
+        let wanted = wanted(&settings, found.as_ref());
         let now = self.clock.now();
         for address in self.host.addresses() {
             if !wanted.contains_key(&address) {
@@ -146,20 +163,36 @@ impl Keeper {
             let settings = self.host.settings();
             let Some(discovery) = &settings.discovery else { return };
             let answer = tokio::net::lookup_host((discovery.name.as_str(), discovery.port)).await;
-            self.looked_up(&discovery.name, answer.map(Iterator::collect));
+            self.looked_up(discovery, answer.map(Iterator::collect));
             tokio::time::sleep(discovery.refresh).await;
         }
     }
 
-    /// Takes the answer to a look-up.
-    pub(crate) fn looked_up(&self, name: &str, answer: io::Result<Vec<SocketAddr>>) {
+    /// Takes the answer to a look-up, unless the settings have asked for another name meanwhile.
+    pub(crate) fn looked_up(&self, asked: &Discovery, answer: io::Result<Vec<SocketAddr>>) {
+        let Discovery { name, port, .. } = asked;
         match answer {
-            Ok(found) => {
-                *self.found.lock() = found;
-                self.match_endpoints();
+            Ok(addresses) => {
+                let answer = Found {
+                    name: name.clone(),
+                    port: *port,
+                    addresses,
+                };
+                let mut found = self.found.lock();
+                if self
+                    .host
+                    .settings()
+                    .discovery
+                    .as_ref()
+                    .is_some_and(|discovery| answer.is_of(discovery))
+                {
+                    *found = Some(answer);
+                    self.match_with(&mut found);
+                }
             }
             Err(error) => {
-                // Whoever was found before stays: a name server that is down does not take endpoints down.
+                // Whoever was found before stays: a name server that is down does not take endpoints down. The system's resolver
+                // does not tell reliably whether there is no such name or nobody to ask, so both are treated alike.
                 tracing::warn!(pool = %self.host.name(), name, %error, "the look-up failed");
             }
         }
@@ -167,15 +200,14 @@ impl Keeper {
 }
 
 /// The endpoints that the file names, and those that were found.
-fn wanted(settings: &PoolSettings, found: &[SocketAddr]) -> BTreeMap<Address, EngineSettings> {
+fn wanted(settings: &PoolSettings, found: Option<&Found>) -> BTreeMap<Address, EngineSettings> {
     let named = settings
         .endpoints
         .iter()
         .map(|endpoint| (endpoint.address.clone(), endpoint.engine.clone()));
-    let found = settings.discovery.iter().flat_map(|discovery| {
-        found
-            .iter()
-            .map(|address| (Address::from(address.to_string()), discovery.engine.clone()))
+    let found = settings.discovery.iter().zip(found).flat_map(|(discovery, found)| {
+        let addresses = found.addresses.iter();
+        addresses.map(|address| (Address::from(address.to_string()), discovery.engine.clone()))
     });
     // What the file says of an endpoint by name holds before what holds for all that are found.
     found.chain(named).collect()

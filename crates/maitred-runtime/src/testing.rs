@@ -1,13 +1,14 @@
 //! Endpoints without a network, and pools over them, for tests in paused time.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use maitred_config::{PoolSettings, Settings};
+use maitred_config::{Discovery, PoolSettings, Settings};
 use maitred_obs::{EndpointSample, EndpointState, Meters};
 use maitred_types::{Address, Time};
 use parking_lot::Mutex;
@@ -173,10 +174,26 @@ impl Scene {
         self.keeper.match_endpoints();
     }
 
+    /// What the settings look up now.
+    pub(crate) fn asked(&self) -> Discovery {
+        self.host().settings().discovery.clone().unwrap()
+    }
+
     /// Takes the answer of a name server.
     pub(crate) fn found(&self, addresses: &[&str]) {
+        self.found_for(&self.asked(), addresses);
+    }
+
+    /// Takes the answer of a name server to a question asked earlier.
+    pub(crate) fn found_for(&self, asked: &Discovery, addresses: &[&str]) {
         let found: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        self.keeper.looked_up("name", Ok(found));
+        self.keeper.looked_up(asked, Ok(found));
+    }
+
+    /// The name server does not answer.
+    pub(crate) fn found_nobody_to_ask(&self) {
+        self.keeper
+            .looked_up(&self.asked(), Err(io::ErrorKind::TimedOut.into()));
     }
 
     pub(crate) fn host(&self) -> &Arc<PoolHost> {

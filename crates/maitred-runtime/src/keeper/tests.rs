@@ -125,7 +125,7 @@ async fn who_leaves_the_dns_answer_drains_and_a_failed_look_up_moves_nobody() {
     scene.found(&[ONE, TWO]);
     pass(SECOND).await;
     states(&scene, &[(ONE, "ready"), (TWO, "ready")]);
-    scene.keeper.looked_up("name", Err(io::ErrorKind::TimedOut.into()));
+    scene.found_nobody_to_ask();
     states(&scene, &[(ONE, "ready"), (TWO, "ready")]);
     let booking = book_on(&scene, ONE);
     scene.found(&[TWO]);
@@ -140,9 +140,34 @@ async fn who_leaves_the_dns_answer_drains_and_a_failed_look_up_moves_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_found_under_another_name_does_not_count() {
+    let check = |other: &str| {
+        let scene = Scene::new(NAME);
+        scene.found(&[ONE]);
+        let asked = scene.asked();
+        scene.reload(other);
+        states(&scene, &[]);
+        // The answer to the old question comes late, and again when the old name is back in the file.
+        scene.found_for(&asked, &[ONE]);
+        states(&scene, &[]);
+        scene.reload(NAME);
+        states(&scene, &[]);
+        scene.found_for(&asked, &[TWO]);
+        states(&scene, &[(TWO, "loading")]);
+    };
+    check("dns: { name: other, port: 8000 }");
+    check("dns: { name: name, port: 8001 }");
+    let scene = Scene::new(&format!("{FIRST}\n{NAME}"));
+    let asked = scene.asked();
+    scene.reload(FIRST);
+    scene.found_for(&asked, &[TWO]);
+    states(&scene, &[(ONE, "loading")]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn endpoints_of_the_file_need_no_name_server() {
     let scene = Scene::new(&format!("{FIRST}\n{NAME}"));
-    scene.keeper.looked_up("name", Err(io::ErrorKind::TimedOut.into()));
+    scene.found_nobody_to_ask();
     pass(SECOND).await;
     states(&scene, &[(ONE, "ready")]);
     scene.found(&[TWO]);
