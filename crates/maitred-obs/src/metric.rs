@@ -90,6 +90,8 @@ metrics! {
         "Used share of the KV cache carried forward by what this gateway has sent since the last report, 0 to 1";
     ENDPOINT_AGE: Gauge "maitred_endpoint_signals_age_seconds" ["pool", "endpoint"]
         "Age of the endpoint's last good report, in seconds";
+    ENDPOINT_CUSTOM: Gauge "maitred_endpoint_custom" ["pool", "endpoint", "name"]
+        "A figure that the configuration names under metrics.custom, as the endpoint last reported it";
     ENDPOINT_STATE: Gauge "maitred_endpoint_state" ["pool", "endpoint", "state"]
         "1 for the state the endpoint is in, 0 for the others";
     OPEN_CONNECTIONS: Gauge "maitred_open_connections" []

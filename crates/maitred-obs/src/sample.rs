@@ -1,5 +1,6 @@
 //! What the metrics page says of each endpoint, read at the moment the page is asked for.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -69,6 +70,8 @@ pub struct EndpointSample {
     pub kv_estimate: Option<f64>,
     /// Seconds since the last good report.
     pub age: Option<f64>,
+    /// The figures of the configuration's own choice, by name, as reported.
+    pub custom: BTreeMap<String, f64>,
 }
 
 /// Gives the samples of all endpoints of all pools.
@@ -118,6 +121,7 @@ impl Collector for EndpointCollector {
                 ConstCounter::new(reading(sample)).encode(family.encode_family(&sample.labels())?)?;
             }
         }
+        encode_custom(&mut encoder, &samples)?;
         encode_states(&mut encoder, &samples)
     }
 }
@@ -134,6 +138,18 @@ impl EndpointSample {
     fn labels(&self) -> [(&'static str, &str); 2] {
         [("pool", self.pool.as_str()), ("endpoint", self.endpoint.as_str())]
     }
+}
+
+fn encode_custom(encoder: &mut DescriptorEncoder<'_>, samples: &[EndpointSample]) -> fmt::Result {
+    let metric = &metric::ENDPOINT_CUSTOM;
+    let mut family = encoder.encode_descriptor(metric.name, metric.help, None, MetricType::Gauge)?;
+    for sample in samples {
+        for (name, value) in &sample.custom {
+            let [pool, endpoint] = sample.labels();
+            ConstGauge::new(*value).encode(family.encode_family(&[pool, endpoint, ("name", name)])?)?;
+        }
+    }
+    Ok(())
 }
 
 fn encode_states(encoder: &mut DescriptorEncoder<'_>, samples: &[EndpointSample]) -> fmt::Result {

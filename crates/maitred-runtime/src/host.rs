@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use maitred_config::{EngineSettings, PoolSettings};
-use maitred_engines::{Engine, PageSignals};
+use maitred_engines::{Engine, MetricMapping, PageSignals};
 use maitred_obs::{EndpointSample, Meters, PoolMeters};
 use maitred_sched::{DrainCause, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, Signals};
 use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, ModelName, PoolName, Time, TokenCount, Usage};
@@ -51,6 +51,26 @@ struct Wanted {
     engine: Arc<EngineSettings>,
     /// Rung when the endpoint should be probed now rather than at the next turn.
     probe_now: Arc<Notify>,
+    /// The figures of the configuration's own choice.
+    custom: Custom,
+}
+
+/// The custom figures of a page, with the mapping that names them.
+#[derive(Clone, Debug, Default)]
+struct Custom {
+    mapping: Option<Arc<MetricMapping>>,
+    /// In the order of the mapping.
+    values: Vec<Option<f64>>,
+}
+
+impl Custom {
+    fn by_name(&self) -> BTreeMap<String, f64> {
+        let figures = self.mapping.iter().flat_map(|mapping| &mapping.custom);
+        let named = figures.zip(&self.values);
+        named
+            .filter_map(|(figure, value)| value.map(|value| (figure.name.clone(), value)))
+            .collect()
+    }
 }
 
 /// What a watcher watches.
@@ -207,6 +227,7 @@ impl PoolHost {
         core.set_engine(id, engine.engine);
         if let Some(wanted) = core.wanted.get_mut(address) {
             wanted.engine = Arc::new(engine.clone());
+            wanted.custom = Custom::default();
             return None;
         }
         let probe_now = Arc::new(Notify::new());
@@ -216,6 +237,7 @@ impl PoolHost {
                 id,
                 engine: Arc::new(engine.clone()),
                 probe_now: Arc::clone(&probe_now),
+                custom: Custom::default(),
             },
         );
         Some(probe_now)
@@ -279,6 +301,20 @@ impl PoolHost {
         self.with_pool(|pool| pool.observe(id, signals, asked_at, now));
     }
 
+    /// Keeps the custom figures of a page for those who look at them; scheduling does not read them.
+    pub(crate) fn keep_custom(&self, id: EndpointId, mapping: &Arc<MetricMapping>, page: &PageSignals) {
+        if page.custom.is_empty() {
+            return;
+        }
+        let mut core = self.core.lock();
+        let wanted = core.wanted.values_mut().find(|wanted| wanted.id == id);
+        if let Some(wanted) = wanted.filter(|wanted| Arc::ptr_eq(&wanted.engine.mapping, mapping)) {
+            wanted.custom.mapping = Some(Arc::clone(mapping));
+            wanted.custom.values.clear();
+            wanted.custom.values.extend(&page.custom);
+        }
+    }
+
     pub(crate) fn scrape_failed(&self, id: EndpointId, now: Time) {
         self.with_pool(|pool| pool.scrape_failed(id, now));
     }
@@ -297,6 +333,7 @@ impl PoolHost {
             core.set_engine(next, engine);
             if let Some(wanted) = core.wanted.values_mut().find(|wanted| wanted.id == id) {
                 wanted.id = next;
+                wanted.custom = Custom::default();
                 wanted.probe_now.notify_one();
             }
         }
@@ -329,7 +366,15 @@ impl PoolHost {
     /// The endpoints as metrics and the admin page show them.
     pub fn samples(&self, now: Time) -> Vec<EndpointSample> {
         let core = self.core.lock();
-        core.pool.rows(now).map(|row| sample::of(&self.name, &row)).collect()
+        let custom = |id| {
+            core.wanted
+                .values()
+                .find(|wanted| wanted.id == id)
+                .map(|wanted| wanted.custom.by_name())
+        };
+        let rows = core.pool.rows(now);
+        rows.map(|row| sample::of(&self.name, &row, custom(row.endpoint).unwrap_or_default()))
+            .collect()
     }
 
     /// Whether at least one endpoint takes calls.

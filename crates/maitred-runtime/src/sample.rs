@@ -1,10 +1,12 @@
 //! A row of the scheduling core, as metrics and the admin page show it.
 
+use std::collections::BTreeMap;
+
 use maitred_obs::{EndpointSample, EndpointState};
 use maitred_sched::EndpointRow;
 use maitred_types::PoolName;
 
-pub(crate) fn of(pool: &PoolName, row: &EndpointRow<'_>) -> EndpointSample {
+pub(crate) fn of(pool: &PoolName, row: &EndpointRow<'_>, custom: BTreeMap<String, f64>) -> EndpointSample {
     EndpointSample {
         pool: pool.to_string(),
         endpoint: row.address.to_string(),
@@ -23,5 +25,6 @@ pub(crate) fn of(pool: &PoolName, row: &EndpointRow<'_>) -> EndpointSample {
         kv_used: row.reported.and_then(|signals| signals.kv_used),
         kv_estimate: row.estimate.kv_used,
         age: row.age.map(|age| age.as_secs_f64()),
+        custom,
     }
 }

@@ -106,7 +106,7 @@ impl Endpoints {
 fn page(started: u32) -> String {
     format!(
         "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc 0.1\n\
-         process_start_time_seconds {started}\n"
+         process_start_time_seconds {started}\nheat{{part=\"gpu\"}} 61.5\nheat{{part=\"fan\"}} 30\n"
     )
 }
 

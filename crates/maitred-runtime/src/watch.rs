@@ -62,14 +62,14 @@ impl Watch {
             let asked_at = self.clock.now();
             let next = self.clock.instant(asked_at + settings.scrape.interval);
             let page = reading.read(&self, &subject.engine, settings.scrape.timeout).await;
-            self.take_in(subject.id, &mut reading, page, asked_at);
+            self.take_in(&subject, &mut reading, page, asked_at);
             tokio::time::sleep_until(next).await;
         }
     }
 
-    fn take_in(&self, id: EndpointId, reading: &mut Reading, page: Result<PageSignals, Unreadable>, asked_at: Time) {
+    fn take_in(&self, subject: &Subject, reading: &mut Reading, page: Result<PageSignals, Unreadable>, asked_at: Time) {
         let now = self.clock.now();
-        let mut id = id;
+        let mut id = subject.id;
         match page.and_then(|page| {
             signals(&page)
                 .map(|signals| (page, signals))
@@ -82,6 +82,7 @@ impl Watch {
                 }
                 self.host.meters().scraped("ok");
                 self.host.observe(id, &signals, asked_at, now);
+                self.host.keep_custom(id, &subject.engine.mapping, &page);
             }
             Err(why) => {
                 self.host.meters().scraped(why.label());

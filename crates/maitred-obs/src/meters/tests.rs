@@ -70,9 +70,14 @@ fn endpoints_are_read_when_the_page_is_asked_for_and_unknown_figures_are_left_ou
             kv_used: Some(0.5),
             kv_estimate: Some(0.625),
             age: Some(0.05),
+            custom: [("heat".to_owned(), 61.5)].into(),
         }]
     }));
     let page = meters.page();
+    has_line(
+        &page,
+        r#"maitred_endpoint_custom{pool="llama",endpoint="10.0.0.1:8000",name="heat"} 61.5"#,
+    );
     has_line(
         &page,
         r#"maitred_endpoint_share{pool="llama",endpoint="10.0.0.1:8000"} 0.25"#,

@@ -77,6 +77,32 @@ async fn a_restarted_endpoint_proves_everything_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn custom_figures_are_shown_under_the_names_that_hold() {
+    let with = |custom: &str| format!("{ENDPOINT}\nmetrics: {{ custom: [{custom}] }}");
+    let (gpu, fan) = (
+        "{ name: gpu, metric: 'heat{part=gpu}' }",
+        "{ name: fan, metric: 'heat{part=fan}' }",
+    );
+    let scene = Scene::new(&with(&format!("{gpu}, {fan}, {{ name: none, metric: no_such }}")));
+    let shown = || {
+        let custom = scene.sample(ONE).map(|sample| sample.custom).unwrap_or_default();
+        custom
+            .into_iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect::<Vec<_>>()
+    };
+    pass(secs(1)).await;
+    assert_eq!(shown(), ["fan 30", "gpu 61.5"]);
+    scene.reload(&with(fan));
+    assert!(
+        shown().is_empty(),
+        "nothing is shown under a name that it was not read for"
+    );
+    pass(secs(1)).await;
+    assert_eq!(shown(), ["fan 30"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_endpoint_that_aborted_an_answer_proves_everything_again() {
     let scene = Scene::new(ENDPOINT);
     pass(secs(1)).await;
