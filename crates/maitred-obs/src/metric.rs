@@ -75,9 +75,9 @@ metrics! {
     ENDPOINT_SHARE: Gauge "maitred_endpoint_share" ["pool", "endpoint"]
         "Share of the pool's last picks that went to the endpoint, 0 to 1";
     ENDPOINT_PICKS: Counter "maitred_endpoint_picks" ["pool", "endpoint"]
-        "Picks of the endpoint in its present life";
+        "Picks of the endpoint in its present life, and in an earlier one that still drains";
     ENDPOINT_ERRORS: Counter "maitred_endpoint_errors" ["pool", "endpoint"]
-        "Attempts on the endpoint that failed in its present life";
+        "Attempts on the endpoint that failed in its present life, and in an earlier one that still drains";
     ENDPOINT_IN_FLIGHT: Gauge "maitred_endpoint_in_flight" ["pool", "endpoint"]
         "Attempts of this gateway under way on the endpoint";
     ENDPOINT_WAITING: Gauge "maitred_endpoint_waiting_requests" ["pool", "endpoint"]
@@ -93,7 +93,7 @@ metrics! {
     ENDPOINT_CUSTOM: Gauge "maitred_endpoint_custom" ["pool", "endpoint", "name"]
         "A figure that the configuration names under metrics.custom, as the endpoint last reported it";
     ENDPOINT_STATE: Gauge "maitred_endpoint_state" ["pool", "endpoint", "state"]
-        "1 for the state the endpoint is in, 0 for the others";
+        "1 for the state the endpoint is in, 0 for the others; an earlier life that still drains is not asked";
     OPEN_CONNECTIONS: Gauge "maitred_open_connections" []
         "Client connections that are open";
     ACTIVE_CALLS: Gauge "maitred_active_calls" []

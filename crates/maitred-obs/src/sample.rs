@@ -1,6 +1,7 @@
 //! What the metrics page says of each endpoint, read at the moment the page is asked for.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,13 +44,17 @@ impl EndpointState {
     }
 }
 
-/// One endpoint at one moment. A figure the endpoint never reported is `None` and does not appear on the page.
+/// One life of an endpoint at one moment. An address has more than one while an old life drains and a new one has begun. A figure the endpoint never reported is `None` and does not appear on the page.
 #[derive(Clone, Debug, Serialize)]
 pub struct EndpointSample {
     /// The pool it belongs to.
     pub pool: String,
     /// Its address.
     pub endpoint: String,
+    /// Its place in the pool. Place and incarnation together name a life.
+    pub slot: usize,
+    /// How many lives at that place came before.
+    pub incarnation: u32,
     /// Where it is in its life.
     pub state: EndpointState,
     /// Share of the pool's recent picks, 0 to 1.
@@ -100,7 +105,7 @@ const GAUGES: [(&Metric, Reading); 7] = [
 
 impl Collector for EndpointCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let samples = (self.0)();
+        let samples = one_per_address((self.0)());
         for (metric, reading) in GAUGES {
             let mut family = encoder.encode_descriptor(metric.name, metric.help, None, MetricType::Gauge)?;
             for sample in &samples {
@@ -126,7 +131,33 @@ impl Collector for EndpointCollector {
     }
 }
 
+/// Makes one sample of all lives of an address, since a metrics page must not have a series twice: counts are added up, and the
+/// rest is the newest life's, which is the one that does not drain.
+fn one_per_address(samples: Vec<EndpointSample>) -> Vec<EndpointSample> {
+    let mut merged: BTreeMap<(String, String), EndpointSample> = BTreeMap::new();
+    for sample in samples {
+        match merged.entry((sample.pool.clone(), sample.endpoint.clone())) {
+            Entry::Vacant(place) => {
+                place.insert(sample);
+            }
+            Entry::Occupied(mut place) => place.get_mut().merge(sample),
+        }
+    }
+    merged.into_values().collect()
+}
+
 impl EndpointSample {
+    /// Takes in another life of the same address.
+    fn merge(&mut self, mut other: Self) {
+        if self.state == EndpointState::Draining {
+            std::mem::swap(self, &mut other);
+        }
+        self.share += other.share;
+        self.picks += other.picks;
+        self.errors += other.errors;
+        self.in_flight += other.in_flight;
+    }
+
     fn picks(&self) -> u64 {
         self.picks
     }

@@ -10,6 +10,8 @@ pub(crate) fn of(pool: &PoolName, row: &EndpointRow<'_>, custom: BTreeMap<String
     EndpointSample {
         pool: pool.to_string(),
         endpoint: row.address.to_string(),
+        slot: row.endpoint.slot.index(),
+        incarnation: row.endpoint.incarnation.get(),
         state: match row.state {
             maitred_sched::EndpointState::Loading => EndpointState::Loading,
             maitred_sched::EndpointState::Ready => EndpointState::Ready,

@@ -53,26 +53,30 @@ fn a_call_is_counted_once_with_its_outcome_and_tokens() {
     );
 }
 
+fn sample() -> EndpointSample {
+    EndpointSample {
+        pool: "llama".into(),
+        endpoint: "10.0.0.1:8000".into(),
+        slot: 0,
+        incarnation: 0,
+        state: EndpointState::Ready,
+        share: 0.25,
+        picks: 7,
+        errors: 1,
+        in_flight: 2,
+        waiting: Some(3.0),
+        running: None,
+        kv_used: Some(0.5),
+        kv_estimate: Some(0.625),
+        age: Some(0.05),
+        custom: [("heat".to_owned(), 61.5)].into(),
+    }
+}
+
 #[test]
 fn endpoints_are_read_when_the_page_is_asked_for_and_unknown_figures_are_left_out() {
     let meters = Meters::new("1.2.3");
-    meters.add_endpoints(Arc::new(|| {
-        vec![EndpointSample {
-            pool: "llama".into(),
-            endpoint: "10.0.0.1:8000".into(),
-            state: EndpointState::Ready,
-            share: 0.25,
-            picks: 7,
-            errors: 1,
-            in_flight: 2,
-            waiting: Some(3.0),
-            running: None,
-            kv_used: Some(0.5),
-            kv_estimate: Some(0.625),
-            age: Some(0.05),
-            custom: [("heat".to_owned(), 61.5)].into(),
-        }]
-    }));
+    meters.add_endpoints(Arc::new(|| vec![sample()]));
     let page = meters.page();
     has_line(
         &page,
@@ -95,6 +99,46 @@ fn endpoints_are_read_when_the_page_is_asked_for_and_unknown_figures_are_left_ou
         r#"maitred_endpoint_state{pool="llama",endpoint="10.0.0.1:8000",state="ejected"} 0"#,
     );
     assert!(!page.contains("maitred_endpoint_running_requests{"));
+}
+
+#[test]
+fn an_address_with_two_lives_has_each_series_once() {
+    let check = |lives: [EndpointState; 2], shown: &str| {
+        let meters = Meters::new("1.2.3");
+        meters.add_endpoints(Arc::new(move || {
+            let life = |state, slot| EndpointSample {
+                state,
+                slot,
+                waiting: (state != EndpointState::Draining).then_some(3.0),
+                ..sample()
+            };
+            let other = EndpointSample {
+                pool: "other".into(),
+                ..sample()
+            };
+            vec![life(lives[0], 0), other, life(lives[1], 1)]
+        }));
+        let page = meters.page();
+        let series = |name: &str| format!(r#"maitred_endpoint_{name}{{pool="llama",endpoint="10.0.0.1:8000""#);
+        for (name, value) in [
+            ("share", "0.5"),
+            ("picks_total", "14"),
+            ("errors_total", "2"),
+            ("in_flight", "4.0"),
+            ("waiting_requests", "3.0"),
+        ] {
+            let lines: Vec<_> = page.lines().filter(|line| line.starts_with(&series(name))).collect();
+            assert_eq!(lines, [format!("{}}} {value}", series(name))], "{lives:?}");
+        }
+        has_line(&page, &format!(r#"{},state="{shown}"}} 1"#, series("state")));
+        let mut all: Vec<_> = page.lines().filter_map(|line| line.rsplit_once(' ')).collect();
+        all.sort_unstable();
+        let before = all.len();
+        all.dedup_by_key(|(series, _)| *series);
+        assert_eq!(all.len(), before, "{page}");
+    };
+    check([EndpointState::Draining, EndpointState::Ready], "ready");
+    check([EndpointState::Loading, EndpointState::Draining], "loading");
 }
 
 #[test]

@@ -94,6 +94,14 @@ async fn an_endpoint_that_comes_back_at_once_is_watched_by_one() {
     // The life that ends and the one that begins stand side by side.
     pass(SECOND).await;
     states(&scene, &[(ONE, "ready"), (TWO, "draining"), (TWO, "ready")]);
+    let mut lives: Vec<_> = scene
+        .host()
+        .samples(scene.clock.now())
+        .iter()
+        .map(|life| (life.slot, life.incarnation))
+        .collect();
+    lives.dedup();
+    assert_eq!(lives.len(), 3, "every life has a name of its own");
     let before = (
         scene.endpoints.asked(ONE, "/metrics"),
         scene.endpoints.asked(TWO, "/metrics"),
