@@ -54,8 +54,6 @@ impl<'a> Ask<'a> {
 pub struct NoPlace {
     /// What this is called.
     pub fault: FaultKind,
-    /// Whether every endpoint that could serve the call has been tried by it.
-    pub is_exhausted: bool,
     /// When to try again, where waiting helps.
     pub retry_after: Option<Duration>,
     refusal: Refusal,
@@ -65,7 +63,6 @@ impl From<Refusal> for NoPlace {
     fn from(refusal: Refusal) -> Self {
         Self {
             fault: refusal.fault(),
-            is_exhausted: matches!(refusal, Refusal::AllExcluded { .. }),
             retry_after: refusal.retry_after(),
             refusal,
         }

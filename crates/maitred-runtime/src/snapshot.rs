@@ -6,7 +6,7 @@ use std::sync::Arc;
 use maitred_config::{ModelSettings, Settings};
 use maitred_obs::{Meters, ModelMeters};
 use maitred_tenant::{KeyGrant, KeyRefusal, ModelGrant};
-use maitred_types::{FaultKind, KeyId, ModelName, PoolName, TenantId, UnixMillis};
+use maitred_types::{FaultKind, KeyId, ModelName, TenantId, UnixMillis};
 
 use crate::host::PoolHost;
 
@@ -148,14 +148,5 @@ impl Snapshot {
             .iter()
             .map(ModelName::as_str)
             .filter(|name| principal.may_use(name))
-    }
-
-    /// The pool of that name.
-    #[must_use]
-    pub fn pool(&self, name: &PoolName) -> Option<&Arc<PoolHost>> {
-        self.routes
-            .values()
-            .map(|route| &route.pool)
-            .find(|pool| pool.name() == name)
     }
 }
