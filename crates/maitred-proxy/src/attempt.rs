@@ -102,6 +102,7 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
             output_tokens: call.output,
             excluded: &tried,
             pinned,
+            ..Ask::default()
         };
         let booking = match pool.book(&ask, account.now()) {
             Ok(booking) => booking,

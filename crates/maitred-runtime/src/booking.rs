@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use maitred_engines::Engine;
-use maitred_sched::{AttemptKind, Explain, Refusal};
+use maitred_sched::{AttemptKind, Delivery, Explain, Refusal};
 use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, Time, TokenCount, Usage};
 
 use crate::host::PoolHost;
 
-/// What the data path asks of a pool.
+/// What the data path asks of a pool: what the core wants to know, less what this crate knows better than the data path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask<'a> {
     /// The model as endpoints call it.
@@ -27,6 +27,8 @@ pub struct Ask<'a> {
     pub excluded: &'a [EndpointId],
     /// The endpoint the client's connection is bound to.
     pub pinned: Option<EndpointId>,
+    /// How the output will be seen: whoever will call [`Booking::first_token`] when it begins says so.
+    pub delivery: Delivery,
 }
 
 impl<'a> Ask<'a> {
@@ -39,6 +41,7 @@ impl<'a> Ask<'a> {
             output_tokens: self.output_tokens,
             excluded: self.excluded,
             pinned: self.pinned,
+            delivery: self.delivery,
             attempt: if self.excluded.is_empty() {
                 AttemptKind::First
             } else {

@@ -22,6 +22,7 @@ mod watch;
 pub use booking::{Ask, Booking, NoPlace};
 pub use clock::Clock;
 pub use host::PoolHost;
+pub use maitred_sched::Delivery;
 pub use pins::Pins;
 pub use runtime::Runtime;
 pub use session::session_hash;

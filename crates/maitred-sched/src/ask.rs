@@ -18,6 +18,16 @@ pub enum AttemptKind {
     Retry,
 }
 
+/// How the output of a call will be seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// Piece by piece, as it is generated: [`crate::Pool::first_token`] says when it begins.
+    #[default]
+    Streamed,
+    /// All of it at its end. When it begins to be generated is assumed, from the prompt tokens before it on its endpoint.
+    Whole,
+}
+
 /// What the scheduler is asked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask<'a> {
@@ -36,6 +46,8 @@ pub struct Ask<'a> {
     /// The endpoint that the client's connection is bound to, where balancing is per connection. It is honoured while it
     /// passes the hard filters; else the pick is a normal one and the caller binds anew.
     pub pinned: Option<EndpointId>,
+    /// How the output will be seen.
+    pub delivery: Delivery,
     /// Which try this is.
     pub attempt: AttemptKind,
     /// How much the pick should say about itself.

@@ -5,6 +5,8 @@
 
 use maitred_types::{EndpointId, LeaseId, Time, TokenCount};
 
+use crate::ask::Delivery;
+
 const INDEX_BITS: u32 = 20;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 const NONE: u32 = u32::MAX;
@@ -17,7 +19,11 @@ pub(crate) const MAX_LEASES: u32 = 1 << INDEX_BITS;
 pub(crate) struct Lease {
     pub(crate) endpoint: EndpointId,
     pub(crate) booked_at: Time,
+    pub(crate) delivery: Delivery,
+    /// When its first output was seen.
     pub(crate) first_token_at: Option<Time>,
+    /// Since when it is taken to decode: seen, or assumed where the output is seen at its end only.
+    pub(crate) decoding_since: Option<Time>,
     /// Prompt tokens, as estimated by the asker.
     pub(crate) input: TokenCount,
     /// Prompt tokens in whole KV blocks.
@@ -44,7 +50,9 @@ impl Lease {
         Self {
             endpoint,
             booked_at,
+            delivery: Delivery::Streamed,
             first_token_at: None,
+            decoding_since: None,
             input,
             kv_tokens: 0.0,
             expected_blocks: 0,
@@ -92,6 +100,11 @@ impl LeaseTable {
     /// Leases not yet finished, fenced ones included.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
+    }
+
+    /// The most leases that there have been at one time.
+    pub(crate) const fn places(&self) -> usize {
+        self.entries.len()
     }
 
     /// Leases whose endpoint has gone and that wait to be finished.

@@ -78,12 +78,13 @@ mod retry;
 mod row;
 mod scorer;
 mod signals;
+mod starts;
 mod why;
 
 #[cfg(test)]
 mod tests;
 
-pub use ask::{Ask, AttemptKind, FinishReport, Picked, Refusal};
+pub use ask::{Ask, AttemptKind, Delivery, FinishReport, Picked, Refusal};
 pub use columns::Tally;
 pub use counters::PoolCounters;
 pub use event::{DrainCause, PoolEvent, ReturnCause};

@@ -6,7 +6,7 @@
 //! 1. this gateway has had at least one lease on the endpoint without a break for `frozen_after`,
 //! 2. no figure of the page (queued, running, KV, progress) has changed for `frozen_after`,
 //! 3. the page reports progress, which every engine step must move, or its own figures contradict what we see: fewer requests
-//!    than we are receiving output for.
+//!    than must be generating output for us by now.
 //!
 //! Such a page counts as stale. A hung engine looks the same and deserves the same. The verdict ends with the first figure
 //! that changes. It also ends when the endpoint has had no lease of ours for `frozen_after`: then the page may be

@@ -25,6 +25,7 @@ use crate::options::{EndpointOptions, PoolOptions};
 use crate::profile::Profile;
 use crate::reckoning::Load;
 use crate::retry::RetryBudget;
+use crate::starts::Starts;
 
 pub use invariants::Violation;
 pub use observe::Observed;
@@ -39,6 +40,7 @@ pub struct Pool {
     columns: Columns,
     leases: LeaseTable,
     retries: RetryBudget,
+    starts: Starts,
     events: EventQueue,
     counters: PoolCounters,
     scratch: choose::Scratch,
@@ -87,6 +89,7 @@ impl Pool {
             columns: Columns::default(),
             leases: LeaseTable::default(),
             retries: RetryBudget::default(),
+            starts: Starts::default(),
             events,
             counters: PoolCounters::default(),
             scratch: choose::Scratch::default(),
@@ -253,6 +256,7 @@ impl Pool {
             self.leave_due();
             self.plan_due();
         }
+        self.begin_due();
         self.now
     }
 

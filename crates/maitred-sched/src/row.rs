@@ -67,9 +67,9 @@ pub struct EndpointRow<'a> {
     pub in_flight: u32,
     /// Most live leases.
     pub cap: u32,
-    /// Live leases with output.
+    /// Live leases that decode: with output, or assumed to have some by now.
     pub decoding: u32,
-    /// Prompt tokens of live leases without output.
+    /// Prompt tokens of live leases that do not decode yet.
     pub prefill_tokens: u64,
     /// KV blocks that the live leases will hold at their expected ends.
     pub expected_blocks: u64,

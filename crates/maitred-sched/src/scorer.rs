@@ -94,7 +94,7 @@ impl Scorer {
             Self::Queue => "1 / (1 + waiting / 5), by dead reckoning.",
             Self::Running => "1 / (1 + running / 16), by dead reckoning.",
             Self::Prefill => {
-                "1 / (1 + tokens / 8192), where tokens are the prompt tokens of own leases that have no output yet. Needs no signal."
+                "1 / (1 + tokens / 8192), where tokens are the prompt tokens of own leases that have no output yet, as far as is seen or assumed. Needs no signal."
             }
             Self::Kv => {
                 "1 − used / 2 up to 0.90 of the KV cache, then falling steeply to 0.05 at 0.95 and 0 at 1, by dead reckoning. 0.5 where \

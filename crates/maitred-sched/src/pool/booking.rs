@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maitred_types::{EndpointId, LeaseEnd, LeaseId, Time, TokenCount, Usage};
 
-use crate::ask::FinishReport;
+use crate::ask::{Delivery, FinishReport};
 use crate::columns::{Phase, Trial};
 use crate::event::DrainCause;
 use crate::lease::Lease;
@@ -25,11 +25,30 @@ impl Pool {
         booked.first_token_at = Some(now);
         let booked = *booked;
         let at = booked.endpoint.slot.index();
-        self.columns.loads[at].first_token(&booked, now);
-        let endpoint = &mut self.columns.endpoints[at];
-        endpoint.marks.started(&booked, now);
-        if endpoint.outlier.counts(booked.booked_at) {
+        self.begin_decode(lease, now);
+        if self.columns.endpoints[at].outlier.counts(booked.booked_at) {
             self.prove(at);
+        }
+    }
+
+    /// From here on a lease is taken to decode, unless it was before, has ended or counts nowhere.
+    fn begin_decode(&mut self, lease: LeaseId, now: Time) {
+        let Some(booked) = self.leases.get_mut(lease) else {
+            return;
+        };
+        if booked.fenced || booked.decoding_since.is_some() {
+            return;
+        }
+        booked.decoding_since = Some(now);
+        let at = booked.endpoint.slot.index();
+        self.columns.loads[at].begins(booked, now);
+        self.columns.endpoints[at].marks.started(booked, now);
+    }
+
+    /// Lets the calls whose beginning is assumed begin when their time has come.
+    pub(super) fn begin_due(&mut self) {
+        while let Some(lease) = self.starts.due(self.now) {
+            self.begin_decode(lease, self.now);
         }
     }
 
@@ -84,7 +103,8 @@ impl Pool {
         let kv_tokens = load.kv_held(&booked, now);
         endpoint.marks.ended(&booked, kv_tokens, now);
         load.ended(&booked, now);
-        if let Some(first) = booked.first_token_at {
+        // What was not seen as it came says nothing about how fast it did.
+        if let (Delivery::Streamed, Some(first)) = (booked.delivery, booked.first_token_at) {
             load.learn_rate(booked.output.get(), now.since(first), &self.options.reckoning);
         }
         if let Some(adapter) = booked.adapter {

@@ -13,6 +13,7 @@ use crate::columns::Phase;
 use crate::filter::Filter;
 use crate::pool::Pool;
 use crate::reckoning::MAX_MARKS;
+use crate::starts::Starts;
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +92,7 @@ impl Pool {
                 let found = format!("a live lease on {:?}, which is gone", lease.endpoint);
                 return Err(Violation::new("S2", found));
             };
-            let decodes = lease.first_token_at.is_some();
+            let decodes = lease.decoding_since.is_some();
             let sum = &mut sums[at];
             sum.in_flight += 1;
             sum.decoding += u32::from(decodes);
@@ -134,6 +135,10 @@ impl Pool {
                 let found = format!("{:?} has {} leases of {most}", self.columns.id(at), gate.in_flight);
                 return Err(Violation::new("S4", found));
             }
+        }
+        if self.starts.len() > Starts::most(&self.leases) {
+            let found = format!("{} beginnings are assumed", self.starts.len());
+            return Err(Violation::new("S4", found));
         }
         if self.events.len() > self.options.event_queue {
             let found = format!("{} events wait", self.events.len());

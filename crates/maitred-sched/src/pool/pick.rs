@@ -2,7 +2,7 @@
 
 use maitred_types::{EndpointId, LeaseId, Time};
 
-use crate::ask::{Ask, AttemptKind, Picked, Refusal};
+use crate::ask::{Ask, AttemptKind, Delivery, Picked, Refusal};
 use crate::columns::{Gate, Phase, Trial, slot_number};
 use crate::filter::{Filter, Removed};
 use crate::hash::name_hash;
@@ -180,9 +180,14 @@ impl Pool {
         lease.adapter = ask.adapter.map(name_hash);
         lease.retry = ask.attempt == AttemptKind::Retry;
         lease.trial = gate.trial == Trial::Open;
+        lease.delivery = ask.delivery;
         self.columns.loads[at].booked(&mut lease, ask.output_tokens);
         let row = &mut self.columns.endpoints[at];
         let id = self.leases.insert(lease, &mut row.leases)?;
+        if lease.delivery == Delivery::Whole {
+            let start = self.columns.loads[at].assumed_start(now);
+            self.starts.plan(id, start, &self.leases);
+        }
         if lease.trial {
             gate.trial = Trial::Taken;
         }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use maitred_types::{LeaseEnd, Time};
+use maitred_types::{LeaseEnd, Time, TokenCount, Usage, UsageSource};
 use proptest::prelude::*;
 
 use super::{Stage, ask, ignoring_age};
-use crate::{Estimate, Picked, Profile, Signals};
+use crate::{Ask, Delivery, Estimate, FinishReport, Picked, Profile, Signals};
 
 fn page(queued: u32, running: u32) -> Signals {
     Signals {
@@ -181,6 +181,73 @@ fn a_cache_that_grows_unseen_is_seen() {
     assert!((stage.kv() - 0.875).abs() < 1e-9, "{}", stage.kv());
     stage.wait(5_000);
     assert!((stage.kv() - 1.0).abs() < 1e-9, "never above one");
+}
+
+#[test]
+fn a_call_whose_output_nobody_sees_is_assumed_to_decode_after_its_prompt() {
+    let mut stage = alone();
+    stage.page(stage.ids[0], &with_kv(0.5));
+    // At 8,192 prompt tokens a second: one second each, one after the other.
+    let whole = Ask {
+        delivery: Delivery::Whole,
+        ..ask(8_192)
+    };
+    let picks = [(); 2].map(|()| stage.pick_as(&whole).unwrap());
+    let decoding = |stage: &Stage| {
+        let row = stage.row(stage.ids[0]).unwrap();
+        (row.decoding, row.prefill_tokens)
+    };
+    assert_eq!(decoding(&stage), (0, 16_384));
+    stage.wait(999);
+    assert_eq!(decoding(&stage), (0, 16_384));
+    stage.wait(1);
+    assert_eq!(decoding(&stage), (1, 8_192));
+    stage.wait(900);
+    stage.page(stage.ids[0], &with_kv(0.5));
+    stage.wait(100);
+    assert_eq!(decoding(&stage), (2, 0));
+    stage.wait(50);
+    let grown = 40.0 * (0.150 + 0.050) / 16_000.0;
+    assert!((stage.kv() - 0.5 - grown).abs() < 1e-9, "{}", stage.kv());
+    // What is assumed is not reported, and what comes all at once teaches no rate.
+    let first = |report| match report {
+        FinishReport::Ended { first_token, .. } => first_token,
+        other => panic!("{other:?}"),
+    };
+    let usage = Usage {
+        input: TokenCount::new(8_192),
+        cached_input: None,
+        output: TokenCount::new(100),
+        reasoning: None,
+        source: UsageSource::Reported,
+    };
+    let mut end = |lease| stage.pool.finish(lease, LeaseEnd::Success, Some(&usage), stage.now);
+    assert_eq!(first(end(picks[0].lease)), None);
+    stage.pool.first_token(picks[1].lease, stage.now);
+    stage.wait(1_000);
+    let report = stage
+        .pool
+        .finish(picks[1].lease, LeaseEnd::Success, Some(&usage), stage.now);
+    assert_eq!(first(report), Some(Duration::from_millis(2_050)));
+    assert!((stage.row(stage.ids[0]).unwrap().decode_rate - 40.0).abs() < 1e-9);
+    assert_eq!(decoding(&stage), (0, 0));
+    stage.pool.check_invariants().unwrap();
+}
+
+#[test]
+fn calls_that_end_before_their_assumed_beginning_leave_nothing_behind() {
+    let mut stage = alone();
+    let whole = Ask {
+        delivery: Delivery::Whole,
+        ..ask(1_000_000)
+    };
+    for _ in 0..1_000 {
+        let picked = stage.pick_as(&whole).unwrap();
+        stage.finish(&picked, LeaseEnd::Cancelled);
+    }
+    stage.wait(1_000_000);
+    let row = stage.row(stage.ids[0]).unwrap();
+    assert_eq!((row.decoding, row.prefill_tokens), (0, 0));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use maitred_types::{EndpointId, LeaseEnd, LeaseId, ModelName, Time, TokenCount};
 use crate::hash::mix;
 use crate::pool::sabotage::Sabotage;
 use crate::{
-    Ask, AttemptKind, DrainCause, EndpointOptions, EndpointRow, EndpointState, Explain, Filter, FinishReport,
+    Ask, AttemptKind, Delivery, DrainCause, EndpointOptions, EndpointRow, EndpointState, Explain, Filter, FinishReport,
     LoraSignal, Observed, PickReason, Picked, Picker, Pool, PoolEvent, PoolOptions, Profile, Proofs, ReadinessReport,
     Refusal, Scorer, Signals, StalenessPolicy, Weighted,
 };
@@ -241,6 +241,11 @@ impl World {
                 AttemptKind::First
             } else {
                 AttemptKind::Retry
+            },
+            delivery: if self.rng.bool() {
+                Delivery::Streamed
+            } else {
+                Delivery::Whole
             },
             explain: if self.rng.u32(..8) == 0 {
                 Explain::Full
