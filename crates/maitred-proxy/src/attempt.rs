@@ -325,8 +325,9 @@ async fn whole_or_begun(
         failed(fault.with_detail(error.to_string()), LeaseEnd::Failure)
     })?;
     if let Reading::Whole(_, body) = &reading {
-        if is_json && call.kind.is_inference() {
-            judge_whole(body)?;
+        if call.kind.is_inference() {
+            // A page of some proxy in between is no answer either.
+            judge_whole(if is_json { body.as_ref() } else { &[] })?;
         }
         account.usage = usage(body, call);
     }

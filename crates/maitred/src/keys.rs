@@ -47,7 +47,8 @@ pub(crate) fn run(args: &KeysArgs) -> anyhow::Result<ExitCode> {
     println!("auth:");
     println!("  keys:");
     println!("    - hash: \"{hash}\"");
-    println!("      tenant: {}", new.tenant);
+    // As a JSON string, which YAML reads whatever is in it.
+    println!("      tenant: {}", serde_json::Value::from(new.tenant.as_str()));
     Ok(ExitCode::SUCCESS)
 }
 

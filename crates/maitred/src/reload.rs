@@ -9,26 +9,36 @@ use maitred_runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config_file;
+use crate::tls::Certificates;
 
 /// How often the file is looked at. Looking at its content finds every way to change it, also a mounted volume whose
 /// links are swapped, which file notifications miss.
 const LOOK: Duration = Duration::from_secs(1);
+/// Every how many looks the certificates are read again too.
+const CERTIFICATES: u32 = 10;
 
 /// Watches one file.
 #[derive(Debug)]
 pub(crate) struct Reloader {
     path: PathBuf,
     text: String,
+    certificates: Certificates,
     runtime: Arc<Runtime>,
     meters: Arc<Meters>,
 }
 
 impl Reloader {
-    /// A watcher of the file at `path`, which held `text` when the settings that run were made.
-    pub(crate) const fn new(path: PathBuf, text: String, runtime: Arc<Runtime>, meters: Arc<Meters>) -> Self {
+    /// A watcher of the file at `path`, which held `text` when the settings that run were made, and of certificates.
+    pub(crate) fn new(
+        path: PathBuf,
+        text: String,
+        certificates: Certificates,
+        (runtime, meters): (Arc<Runtime>, Arc<Meters>),
+    ) -> Self {
         Self {
             path,
             text,
+            certificates,
             runtime,
             meters,
         }
@@ -43,13 +53,16 @@ impl Reloader {
                 None
             }
         };
-        loop {
+        for look in 1_u32.. {
             let is_asked = tokio::select! {
                 () = asked(&mut hangup) => true,
                 () = tokio::time::sleep(LOOK) => false,
             };
             if is_asked || self.has_changed().await {
                 self.reload();
+            }
+            if is_asked || look.is_multiple_of(CERTIFICATES) {
+                self.certificates.refresh();
             }
         }
     }

@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config_file;
 use crate::reload::Reloader;
-use crate::tls;
+use crate::tls::{self, Certificates};
 
 /// Threads for everything that is not the data path: scraping, probes, administration.
 const CONTROL_THREADS: usize = 1;
@@ -133,7 +133,7 @@ impl Gateway {
         let (clock, tasks) = (Clock::start(), Tasks::new());
         let meters = Arc::new(Meters::new(env!("CARGO_PKG_VERSION")));
         let records = RecordSink::start(records_out(args)?, meters.records_dropped.clone())?;
-        let tls = tls::load(&settings, &args.config)?;
+        let certificates = Certificates::load(&settings, &args.config)?;
         let admin = settings.admin;
         let runtime = Runtime::start(
             settings,
@@ -161,11 +161,11 @@ impl Gateway {
             threads: args.threads.unwrap_or_else(cores),
             records: records.clone(),
             record_format: format,
-            tls,
+            tls: certificates.servers(),
             salt: random(),
         };
         let plane = DataPlane::start(&runtime, &meters, &options)?;
-        let reloader = Reloader::new(args.config.clone(), text, Arc::clone(&runtime), meters);
+        let reloader = Reloader::new(args.config.clone(), text, certificates, (Arc::clone(&runtime), meters));
         tasks.spawn_until_stop(reloader.watch());
         for address in plane.addresses() {
             tracing::info!(%address, "listening");

@@ -1,13 +1,17 @@
-//! TLS of the listeners.
+//! TLS of the listeners. Certificates are read again while the gateway runs, since they expire sooner than it is restarted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 use maitred_config::{Settings, TlsFiles};
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 
 use crate::config_file::beside;
 
@@ -18,25 +22,91 @@ pub(crate) fn install_provider() {
     }
 }
 
-/// The TLS settings of each listener, in order; `None` for clear text.
-pub(crate) fn load(settings: &Settings, config: &Path) -> anyhow::Result<Vec<Option<Arc<ServerConfig>>>> {
-    let listeners = settings.listeners.iter();
-    listeners
-        .map(|listener| listener.tls.as_ref().map(|files| server(files, config)).transpose())
-        .collect()
+/// The certificates of all listeners, in order; `None` for clear text.
+#[derive(Clone, Debug)]
+pub(crate) struct Certificates(Vec<Option<Arc<Certificate>>>);
+
+impl Certificates {
+    /// Reads them.
+    pub(crate) fn load(settings: &Settings, config: &Path) -> anyhow::Result<Self> {
+        let listeners = settings.listeners.iter();
+        let certificates = listeners.map(|listener| {
+            let files = listener.tls.as_ref();
+            files
+                .map(|files| Certificate::load(files, config).map(Arc::new))
+                .transpose()
+        });
+        certificates.collect::<anyhow::Result<_>>().map(Self)
+    }
+
+    /// The TLS settings of each listener.
+    pub(crate) fn servers(&self) -> Vec<Option<Arc<ServerConfig>>> {
+        self.0
+            .iter()
+            .map(|certificate| certificate.as_ref().map(server))
+            .collect()
+    }
+
+    /// Reads the files again. New connections get what is new; a file that is broken changes nothing.
+    pub(crate) fn refresh(&self) {
+        for certificate in self.0.iter().flatten() {
+            match certificate.refresh() {
+                Ok(true) => tracing::info!(file = %certificate.cert.display(), "the certificate is renewed"),
+                Ok(false) => {}
+                Err(error) => tracing::error!("the old certificate stays in use: {error:#}"),
+            }
+        }
+    }
 }
 
-fn server(files: &TlsFiles, config: &Path) -> anyhow::Result<Arc<ServerConfig>> {
-    let (cert, key) = (beside(config, &files.cert), beside(config, &files.key));
-    let chain: Vec<_> = CertificateDer::pem_file_iter(&cert)
+fn server(certificate: &Arc<Certificate>) -> Arc<ServerConfig> {
+    let resolver: Arc<dyn ResolvesServerCert> = Arc::<Certificate>::clone(certificate);
+    let mut server = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_cert_resolver(resolver);
+    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Arc::new(server)
+}
+
+/// One listener's certificate chain and private key.
+#[derive(Debug)]
+struct Certificate {
+    cert: PathBuf,
+    key: PathBuf,
+    current: ArcSwap<CertifiedKey>,
+}
+
+impl Certificate {
+    fn load(files: &TlsFiles, config: &Path) -> anyhow::Result<Self> {
+        let (cert, key) = (beside(config, &files.cert), beside(config, &files.key));
+        let current = ArcSwap::from_pointee(read(&cert, &key)?);
+        Ok(Self { cert, key, current })
+    }
+
+    /// Whether there is something new.
+    fn refresh(&self) -> anyhow::Result<bool> {
+        let read = read(&self.cert, &self.key)?;
+        if read.cert == self.current.load().cert {
+            return Ok(false);
+        }
+        self.current.store(Arc::new(read));
+        Ok(true)
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.load_full())
+    }
+}
+
+fn read(cert: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
+    let chain: Vec<_> = CertificateDer::pem_file_iter(cert)
         .and_then(Iterator::collect)
         .with_context(|| format!("cannot read the certificate chain {}", cert.display()))?;
     let private =
-        PrivateKeyDer::from_pem_file(&key).with_context(|| format!("cannot read the private key {}", key.display()))?;
-    let mut server = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(chain, private)
-        .with_context(|| format!("{} and {} do not fit together", cert.display(), key.display()))?;
-    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(server))
+        PrivateKeyDer::from_pem_file(key).with_context(|| format!("cannot read the private key {}", key.display()))?;
+    let provider = CryptoProvider::get_default().context("no TLS provider is installed")?;
+    CertifiedKey::from_der(chain, private, provider)
+        .with_context(|| format!("{} and {} do not fit together", cert.display(), key.display()))
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use maitred_test::{
-    BodyEnd, Connection, End, Folder, Gate, Http2, Play, Request, ScriptedEndpoint, SseReader, eventually, vllm,
+    BodyEnd, Connection, End, Folder, Gate, Http2, Play, Request, ScriptedEndpoint, Signal, SseReader, eventually, vllm,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -262,6 +262,21 @@ async fn tls_agrees_on_the_protocol() {
     // The second listener speaks clear text.
     let models = Request::get("/v1/models").bearer(&gateway.key);
     assert_eq!(models.send(gateway.addresses[1]).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
+    let (_endpoint, mut gateway, old) = with_tls().await;
+    gateway.folder.write("cert.pem", "no certificate");
+    gateway.child.signal(Signal::HangUp);
+    gateway.child.line("the old certificate stays in use").await;
+    handshake(gateway.address, old, &[]).await;
+    let renewed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    gateway.folder.write("key.pem", &renewed.signing_key.serialize_pem());
+    gateway.folder.write("cert.pem", &renewed.cert.pem());
+    gateway.child.signal(Signal::HangUp);
+    gateway.child.line("the certificate is renewed").await;
+    handshake(gateway.address, renewed.cert.der().clone(), &[]).await;
 }
 
 #[tokio::test]
