@@ -15,7 +15,7 @@ use maitred_engines::{
     BodyVerdict, ErrorForm, HeadVerdict, ResponseHead, UpstreamErrorBody, judge_body, judge_head, judge_refusal,
 };
 use maitred_llm::{AnswerTap, CallKind, UpstreamError, UsageAsk, answer_usage, reshape_error};
-use maitred_runtime::{Ask, NoPlace, PoolHost, Route};
+use maitred_runtime::{Ask, Delivery, NoPlace, PoolHost, Route};
 use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, Time, TokenCount, Usage};
 use smallvec::SmallVec;
 
@@ -102,7 +102,11 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
             output_tokens: call.output,
             excluded: &tried,
             pinned,
-            ..Ask::default()
+            delivery: if call.is_stream {
+                Delivery::Streamed
+            } else {
+                Delivery::Whole
+            },
         };
         let booking = match pool.book(&ask, account.now()) {
             Ok(booking) => booking,
