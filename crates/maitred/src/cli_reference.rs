@@ -15,9 +15,17 @@ fn reference_markdown() -> String {
 
 fn describe(command: &mut clap::Command, parent: &str, page: &mut String) {
     let name = format!("{parent} {}", command.get_name()).trim().to_owned();
-    let help = command.clone().bin_name(name.clone()).term_width(100).render_long_help().to_string();
+    let help = command
+        .clone()
+        .bin_name(name.clone())
+        .term_width(100)
+        .render_long_help()
+        .to_string();
     let help: Vec<_> = help.lines().map(str::trim_end).collect();
-    page.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
+    page.push_str(&format!(
+        "\n## {name}\n\n```text\n{}\n```\n",
+        help.join("\n").trim_end()
+    ));
     for inner in command.get_subcommands_mut() {
         describe(inner, &name, page);
     }
@@ -33,5 +41,8 @@ fn the_reference_page_is_fresh() {
         std::fs::write(path, &page).unwrap();
     }
     let found = std::fs::read_to_string(path).unwrap_or_default();
-    assert_eq!(found, page, "docs/reference/cli.md is out of date; run: UPDATE_REFERENCE=1 cargo test -p maitred cli_reference");
+    assert_eq!(
+        found, page,
+        "docs/reference/cli.md is out of date; run: UPDATE_REFERENCE=1 cargo test -p maitred cli_reference"
+    );
 }

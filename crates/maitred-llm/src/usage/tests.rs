@@ -274,9 +274,13 @@ fn a_whole_answer_says_the_same_to_both_readers() {
         tap.feed(body.as_bytes());
         assert_eq!(answer_usage(body.as_bytes()), tap.reported(), "{body}");
     };
-    check(r#"{"id":"1","choices":[{"message":{"content":"\"usage\":{}"}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#);
+    check(
+        r#"{"id":"1","choices":[{"message":{"content":"\"usage\":{}"}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#,
+    );
     check(r#"{"usage":{"prompt_tokens":3,"completion_tokens":0,"prompt_tokens_details":{"cached_tokens":2}}}"#);
-    check(r#"{"type":"message","content":[],"usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":5}}"#);
+    check(
+        r#"{"type":"message","content":[],"usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":5}}"#,
+    );
     check(r#"{"usage":{"prompt_tokens":3}}"#);
     check(r#"{"usage":null}"#);
     check(r#"{"data":[]}"#);
