@@ -5,7 +5,11 @@
 //! world keeps its own book of leases and compares: the pool's invariants are checked by the pool (`check_invariants`), and
 //! again from outside by rows, picks and refusals. The last tests break the pool on purpose and expect the checks to fire.
 //!
-//! Replay: `MAITRED_SIM_SEED=n` runs one seed, `MAITRED_SIM_SEEDS=n` the first n, `MAITRED_SIM_STEPS=n` sets their length.
+//! Two kinds are run: few long lives of an empty pool, which reach what takes long, and many short ones of a pool that serves
+//! already, which reach many orders of few events.
+//!
+//! Replay: `MAITRED_SIM_SEED=n` runs one seed of each kind, `MAITRED_SIM_SEEDS=n` the first n long ones, `MAITRED_SIM_STEPS=n` sets
+//! their length, `MAITRED_SIM_SHORT=n` the number of short ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,6 +27,8 @@ use crate::{
 
 const DEFAULT_SEEDS: u64 = 250;
 const DEFAULT_STEPS: u64 = 4_000;
+const DEFAULT_SHORT: u64 = 100_000;
+const SHORT_STEPS: u64 = 10;
 
 /// A step that went wrong.
 #[derive(Debug)]
@@ -31,6 +37,21 @@ struct Wrong {
     step: u64,
     invariant: &'static str,
     found: String,
+}
+
+/// The same, of a world that does not know its seed.
+struct WrongStep(u64, &'static str, String);
+
+impl WrongStep {
+    fn at(self, seed: u64) -> Wrong {
+        let Self(step, invariant, found) = self;
+        Wrong {
+            seed,
+            step,
+            invariant,
+            found,
+        }
+    }
 }
 
 struct World {
@@ -58,21 +79,7 @@ type Checked = Result<(), (&'static str, String)>;
 
 fn run(seed: u64, steps: u64, sabotage: Option<Sabotage>) -> Result<u64, Wrong> {
     let mut world = World::new(seed, sabotage);
-    for step in 0..steps {
-        let outcome = world.step().and_then(|()| world.check());
-        outcome.map_err(|(invariant, found)| Wrong {
-            seed,
-            step,
-            invariant,
-            found,
-        })?;
-    }
-    world.wind_up().map_err(|(invariant, found)| Wrong {
-        seed,
-        step: steps,
-        invariant,
-        found,
-    })?;
+    world.live_for(steps).map_err(|wrong| wrong.at(seed))?;
     Ok(world.digest)
 }
 
@@ -96,6 +103,32 @@ impl World {
             digest: 0,
             seen: BTreeMap::new(),
         }
+    }
+
+    /// A world whose pool serves already: some endpoints that are ready, with pages.
+    fn serving(seed: u64, sabotage: Option<Sabotage>) -> Self {
+        let mut world = Self::new(seed, sabotage);
+        for _ in 0..world.rng.u32(2..5) {
+            world.add();
+        }
+        for id in world.known.clone() {
+            world
+                .pool
+                .set_readiness(id, ReadinessReport::Healthy(Proofs::ALL), world.now);
+            world.pool.observe(id, &Signals::default(), world.now, world.now);
+        }
+        world.fetch_events();
+        world
+    }
+
+    /// Takes so many steps, lets everything end, and looks at everything after each.
+    fn live_for(&mut self, steps: u64) -> Result<(), WrongStep> {
+        for step in 0..steps {
+            let outcome = self.step().and_then(|()| self.check());
+            outcome.map_err(|(invariant, found)| WrongStep(step, invariant, found))?;
+        }
+        self.wind_up()
+            .map_err(|(invariant, found)| WrongStep(steps, invariant, found))
     }
 
     fn saw(&mut self, what: &'static str) {
@@ -595,6 +628,23 @@ fn a_million_random_steps_leave_nothing_behind() {
 }
 
 #[test]
+fn a_hundred_thousand_short_lives_leave_nothing_behind() {
+    let seeds = match setting("MAITRED_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..setting("MAITRED_SIM_SHORT").unwrap_or(DEFAULT_SHORT),
+    };
+    let (mut lives, mut booked) = (0, 0);
+    for seed in seeds {
+        let mut world = World::serving(seed, None);
+        let lived = world.live_for(SHORT_STEPS);
+        lived.unwrap_or_else(|wrong| panic!("a short life: {}", replay(&wrong.at(seed))));
+        lives += 1;
+        booked += world.asks - world.refused;
+    }
+    assert!(lives == 1 || booked > lives, "{booked} leases in {lives} lives");
+}
+
+#[test]
 fn the_steps_reach_everything_that_can_happen() {
     let mut seen = BTreeMap::<_, u64>::new();
     for seed in 0..20 {
@@ -654,6 +704,21 @@ fn each_check_fires_when_the_code_is_broken() {
     check(Sabotage::LoseRelease, "S2");
     check(Sabotage::SkipHardFilters, "S3");
     check(Sabotage::SkipCaps, "S4");
+}
+
+#[test]
+fn short_lives_see_broken_code_too() {
+    for (sabotage, invariant) in [
+        (Sabotage::FinishTwice, "S1"),
+        (Sabotage::LoseRelease, "S2"),
+        (Sabotage::SkipHardFilters, "S3"),
+        (Sabotage::SkipCaps, "S4"),
+    ] {
+        let broken = (0..1_000).filter_map(|seed| World::serving(seed, Some(sabotage)).live_for(SHORT_STEPS).err());
+        let fired: Vec<_> = broken.map(|WrongStep(_, invariant, _)| invariant).collect();
+        assert!(fired.len() > 10, "{sabotage:?}: {fired:?}");
+        assert!(fired.iter().all(|fired| *fired == invariant), "{sabotage:?}: {fired:?}");
+    }
 }
 
 #[test]
