@@ -75,8 +75,8 @@ pub struct Streamed {
 impl Load {
     /// Begins calls until `act` is over, then waits for the end of all. `body` makes the body of call number n.
     ///
-    /// Before that, the clients connect and make a first call each, one after another in the order of their weights. These are
-    /// the first calls of the list.
+    /// Before that, the clients connect and begin a first call each, one after another in the order of their weights: each waits
+    /// until the one before has begun to be answered. These are the first calls of the list.
     pub async fn during<T>(self, body: impl Fn(usize) -> String, act: impl Future<Output = T>) -> (Vec<Streamed>, T) {
         let mut calls = Calls::new(&self, &body).await;
         let mut rng = Rng::with_seed(self.seed);
@@ -113,44 +113,40 @@ impl Load {
 }
 
 /// The calls of a load, and the clients that make them.
+#[derive(Default)]
 struct Calls {
     clients: Vec<Http2>,
     begun: Vec<Background<Streamed>>,
-    ended: Vec<Streamed>,
 }
 
 impl Calls {
     async fn new(load: &Load, body: &impl Fn(usize) -> String) -> Self {
-        let mut calls = Self {
-            clients: Vec::new(),
-            begun: Vec::new(),
-            ended: Vec::new(),
-        };
+        let mut calls = Self::default();
         for client in 0..load.weights.len() {
             let connection = Http2::open(load.address).await;
-            let number = calls.ended.len();
-            calls
-                .ended
-                .push(call(&connection, load.request(body(number)), (client, now())).await);
+            let due = now();
+            let answer = connection.begin(load.request(body(client))).await;
+            calls.begun.push(background(read(answer, (client, due))));
             calls.clients.push(connection);
         }
         calls
     }
 
     fn begin(&mut self, load: &Load, body: &impl Fn(usize) -> String, (client, due): (usize, Instant)) {
-        let number = self.ended.len() + self.begun.len();
+        let number = self.begun.len();
         assert!(number < CALLS_MAX, "more than {CALLS_MAX} calls");
         let request = load.request(body(number));
         let Some(connection) = self.clients.get(client).cloned() else {
             return;
         };
-        self.begun.push(background(
-            async move { call(&connection, request, (client, due)).await },
-        ));
+        self.begun.push(background(async move {
+            let answer = connection.begin(request).await;
+            read(answer, (client, due)).await
+        }));
     }
 
     async fn end(self) -> Vec<Streamed> {
-        let mut ended = self.ended;
+        let mut ended = Vec::new();
         for call in self.begun {
             ended.push(call.join().await);
         }
@@ -168,9 +164,10 @@ fn draw(weights: &[f64], rng: &mut Rng) -> usize {
     found.unwrap_or(0)
 }
 
-async fn call(client: &Http2, request: hyper::Request<Full<Bytes>>, (number, due): (usize, Instant)) -> Streamed {
+/// Reads an answer to its end. The call was due then, and made by that client.
+async fn read(answer: hyper::Result<Response<Incoming>>, (client, due): (usize, Instant)) -> Streamed {
     let mut streamed = Streamed {
-        client: number,
+        client,
         status: 0,
         endpoint: String::new(),
         outputs: 0,
@@ -178,7 +175,7 @@ async fn call(client: &Http2, request: hyper::Request<Full<Bytes>>, (number, due
         ending: Ending::NoAnswer,
         problem: String::new(),
     };
-    match client.begin(request).await {
+    match answer {
         Ok(answer) => streamed.take(answer, due).await,
         Err(error) => streamed.problem = error.to_string(),
     }

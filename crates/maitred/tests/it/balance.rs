@@ -26,8 +26,8 @@ const ENDPOINTS: u64 = 6;
 const RATE: f64 = 90.0;
 /// How long calls come, in the endpoints' time.
 const LENGTH: Duration = Duration::from_secs(12);
-/// The endpoints' time runs half as fast as the clock on the wall, so that a machine with other work can follow.
-const SLOWER: u32 = 2;
+/// How much slower than the clock on the wall the endpoints' time runs, so that a machine with other work can follow.
+const SLOWER: f64 = 1.5;
 
 /// What was seen of one way to balance.
 struct Seen {
@@ -58,6 +58,7 @@ async fn by_call_every_endpoint_gets_a_sixth_and_by_connection_one_gets_most() {
 }
 
 async fn balanced(how: &str) -> Seen {
+    let scale = SLOWER.recip().to_string();
     let flags = [
         "--profile",
         "l40s-8b",
@@ -66,7 +67,7 @@ async fn balanced(how: &str) -> Seen {
         "--output-variation",
         "0",
         "--time-scale",
-        "0.5",
+        &scale,
     ];
     let engines = Engine::start_several(ENDPOINTS, &flags).await;
     let config = Config::engines(&engines)
@@ -80,11 +81,11 @@ async fn balanced(how: &str) -> Seen {
         address: gateway.address,
         key: gateway.key.clone(),
         path: CHAT,
-        rate: RATE / f64::from(SLOWER),
+        rate: RATE / SLOWER,
         weights: (1..=CLIENTS).map(|rank| f64::from(rank).powi(-2)).collect(),
         seed: 7,
     };
-    let calls = load.run(LENGTH * SLOWER, body).await;
+    let calls = load.run(LENGTH.mul_f64(SLOWER), body).await;
     assert!(
         calls.iter().all(|call| call.ending == Ending::Clean),
         "{:?}",
@@ -122,8 +123,8 @@ impl Seen {
         let first = || calls.iter().filter_map(|call| call.first_output);
         Self {
             shares,
-            p50: percentile(first(), 0.50) / SLOWER,
-            p99: percentile(first(), 0.99) / SLOWER,
+            p50: percentile(first(), 0.50).div_f64(SLOWER),
+            p99: percentile(first(), 0.99).div_f64(SLOWER),
         }
     }
 }

@@ -7,7 +7,7 @@ use maitred_test::{Answer, BodyEnd, Connection, Event, Signal, SseReader, eventu
 use serde_json::Value;
 
 use crate::table::{Config, Engine, Gateway, MODEL};
-use crate::traffic::{all_clean, counted, endings, steady, streamed};
+use crate::traffic::{Running, all_clean, counted, endings, steady, streamed};
 
 mod broken;
 mod ejection;
@@ -42,7 +42,9 @@ async fn when_an_endpoint_is_killed_only_calls_with_output_see_it() {
     let mut engines = Engine::start_several(3, &["--profile", "l40s-8b"]).await;
     let config = Config::engines(&engines)
         .pool("staleness: { after: 1s }")
-        .pool("readiness: { interval: 500ms }")
+        .pool("readiness: { interval: 300ms }")
+        // Otherwise the endpoint would soon be spared.
+        .pool("profile: round-robin")
         // How many calls have no output yet depends on how busy this machine is; the budget is another test's subject.
         .pool("retry: { budget: 100%, min: 100 }")
         .pool("startup: { interval: 200ms }");
@@ -50,6 +52,8 @@ async fn when_an_endpoint_is_killed_only_calls_with_output_see_it() {
     let victim = engines.remove(0);
     let address = victim.address;
 
+    // One has surely given output and is not through when it dies.
+    let running = Running::begin_on(&gateway, address, 1_500).await;
     let calls = steady(&gateway, 20.0).during(|number| streamed(number, 200, 100), async {
         let picks = async |more: u64| {
             let before = counted(&gateway, address, "picks").await;
@@ -66,9 +70,9 @@ async fn when_an_endpoint_is_killed_only_calls_with_output_see_it() {
         gateway.until_state(address, "loading").await;
     });
     let (calls, ()) = calls.await;
+    assert_eq!(running.broken().await, "upstream_broken");
 
-    let records = gateway.until_records(calls.len()).await;
-    let moved = records.iter().filter(|record| record["attempts"] == 2).count();
+    let moved = gateway.metric("maitred_retries_total", &[]).await;
     println!("{} calls ended {:?}; {moved} moved", calls.len(), endings(&calls));
     for call in &calls {
         assert_eq!(call.status, 200, "{call:#?}");
@@ -84,9 +88,7 @@ async fn when_an_endpoint_is_killed_only_calls_with_output_see_it() {
             _ => panic!("{call:#?}"),
         }
     }
-    let broken = calls.iter().filter(|call| call.ending == Ending::ErrorEvent).count();
-    assert!(broken > 0, "it had no running calls");
-    assert!(moved >= 4, "{moved}");
+    assert!(moved >= 4.0, "{moved}");
 
     // The process that takes its place proves itself, and is a newcomer.
     let _next = Engine::start_at(address, &["--profile", "l40s-8b"]).await;

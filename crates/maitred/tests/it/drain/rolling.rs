@@ -51,7 +51,7 @@ async fn restart_all(way: Way, flags: &[&str]) -> Vec<maitred_test::load::Stream
                 let newcomers = gateway.metric("maitred_pool_events_total", &[("event", event)]).await;
                 let picks = counted(&gateway, address, "picks").await;
                 let endpoint = gateway.endpoint(address).await?;
-                (newcomers > at as f64 && endpoint["state"] == "ready" && picks >= 8).then_some(())
+                (newcomers > at as f64 && endpoint["state"] == "ready" && picks >= 10).then_some(())
             })
             .await;
         }
