@@ -18,7 +18,7 @@ const MODEL: &str = "llama-3.1-8b";
 const READY: Duration = Duration::from_secs(60);
 
 /// Options of `maitred demo`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct DemoArgs {
     /// Port of the gateway; a free one if 0.
     #[arg(long, default_value_t = 8080)]
@@ -34,19 +34,26 @@ pub(crate) struct DemoArgs {
 /// Runs until Ctrl-C.
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let code = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let table = Table::lay(args)?;
         let code = tokio::select! {
             _ = interrupt.recv() => ExitCode::SUCCESS,
             _ = terminate.recv() => ExitCode::SUCCESS,
-            code = table.watch() => code?,
+            code = lay_and_watch(args.clone()) => code?,
         };
         println!("\nclosing");
-        drop(table);
         Ok(code)
-    })
+    });
+    // A table that is still being laid is left as it is: its processes end with this one.
+    runtime.shutdown_background();
+    code
+}
+
+async fn lay_and_watch(args: DemoArgs) -> anyhow::Result<ExitCode> {
+    // Waiting for processes to come up blocks, and Ctrl-C must not wait for that.
+    let table = tokio::task::spawn_blocking(move || Table::lay(&args)).await??;
+    table.watch().await
 }
 
 /// The processes, ended when dropped, and the folder they use, removed when dropped.

@@ -203,7 +203,11 @@ async fn what_is_not_safe_or_not_possible_is_refused_with_the_reason() {
     };
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let listeners = format!("[{{ address: \"{address}\" }}]");
-        check(anonymous().listeners(&listeners), &["auth.anonymous", "maitred.yaml:2:"]).await;
+        check(
+            anonymous().listeners(&listeners),
+            &["auth.anonymous", "maitred.yaml:2:"],
+        )
+        .await;
     }
     check(config().auth("{}"), &["auth", "keys"]).await;
     let open = config().to_yaml().replace(
@@ -225,7 +229,11 @@ async fn what_is_not_safe_or_not_possible_is_refused_with_the_reason() {
     let secretless = config().pool("api_key: { file: no-such.key }");
     check(secretless, &["the file `no-such.key` cannot be read: No such file"]).await;
     let secretless = config().pool("api_key: { env: NO_SUCH_VARIABLE }");
-    check(secretless, &["`NO_SUCH_VARIABLE` cannot be read: environment variable not found"]).await;
+    check(
+        secretless,
+        &["`NO_SUCH_VARIABLE` cannot be read: environment variable not found"],
+    )
+    .await;
     let tls = "[{ address: \"127.0.0.1:0\", tls: { cert: no-cert.pem, key: no-key.pem } }]";
     check(config().listeners(tls), &["no-cert.pem"]).await;
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();

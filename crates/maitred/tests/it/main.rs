@@ -6,7 +6,10 @@
     clippy::panic,
     reason = "whatever is not as expected fails the test"
 )]
-#![expect(clippy::print_stdout, reason = "`--nocapture` shows the figures that a test is about")]
+#![expect(
+    clippy::print_stdout,
+    reason = "`--nocapture` shows the figures that a test is about"
+)]
 #![expect(clippy::float_cmp, reason = "counts on a page of metrics are whole numbers")]
 
 mod bad_input;

@@ -66,10 +66,19 @@ async fn what_takes_too_long_is_cut() {
     let mut running = Running::begin(&gateway, 0, 4_000).await;
     gateway.child.signal(Signal::Terminate);
     assert_eq!(gateway.child.exit().await.code(), Some(0));
+    let mut last = String::new();
     while let Some(event) = running.connection.event().await {
         assert!(!event.is_done());
+        last = event.data;
     }
+    assert!(last.contains("\"code\":\"draining\""), "{last}");
     assert_eq!(running.connection.body_end(), BodyEnd::Cut);
+    let records = gateway.records();
+    assert_eq!(records.len(), 1, "{records:#?}");
+    assert_eq!(
+        (&records[0]["outcome"], &records[0]["fault"]),
+        (&"broken".into(), &"draining".into())
+    );
     assert!(
         gateway.child.output().contains("connections were cut"),
         "{}",
