@@ -82,12 +82,15 @@ async fn openai_node() {
     run(node, &script, &gateway, &steps).await;
     // The stream that was left in its middle has been given up everywhere.
     gateway.until_idle().await;
-    let aborted = gateway
-        .records()
-        .iter()
-        .filter(|record| record["outcome"] == "client_closed")
-        .count();
-    assert_eq!(aborted, 1);
+    let aborted = || {
+        let records = gateway.records();
+        records
+            .iter()
+            .filter(|record| record["outcome"] == "client_closed")
+            .count()
+    };
+    eventually("the record of the abort", async || (aborted() > 0).then_some(())).await;
+    assert_eq!(aborted(), 1);
     for engine in &engines {
         eventually("an idle engine", async || {
             (engine.state().await["running"] == 0).then_some(())
