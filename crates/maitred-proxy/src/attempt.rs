@@ -4,7 +4,6 @@
 //! whole answer. Until then a failure of the endpoint is another endpoint's chance, never the same one's again.
 
 use std::future::poll_fn;
-use std::task::Poll;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -218,7 +217,7 @@ async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
             let headers = headers::for_client(head.headers);
             Ok(match answer {
                 Reading::Whole(link, body) => {
-                    park(account, link).await;
+                    park(account, link);
                     Answer::Whole(head.status, headers, body)
                 }
                 Reading::Begun(link, incoming, begun) => Answer::Through(head.status, headers, (link, incoming, begun)),
@@ -232,15 +231,8 @@ fn text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-async fn park(account: &Account, link: Link) {
-    let mut link = Some(link);
-    poll_fn(|cx| {
-        if let Some(link) = link.take() {
-            account.gate.shard.park(link, account.now(), cx);
-        }
-        Poll::Ready(())
-    })
-    .await;
+fn park(account: &Account, link: Link) {
+    account.gate.shard.park(link, account.now());
 }
 
 /// Sends the request and waits for the head of the answer.
@@ -256,7 +248,7 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, Response<Inco
     };
     let address = booking.address();
     let credential = booking.credential();
-    let mut idle = account.gate.shard.take(address, account.now()).await;
+    let mut idle = account.gate.shard.take(address, account.now());
     loop {
         let mut link = match idle.take() {
             Some(link) => link,
@@ -378,7 +370,7 @@ async fn refusal(
 ) -> Result<Answer, Failed> {
     let body = match read(link, incoming, REFUSAL_MAX).await {
         Ok(Reading::Whole(link, body)) => {
-            park(account, link).await;
+            park(account, link);
             body
         }
         Ok(Reading::Begun(_, _, begun)) => begun,

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -102,9 +102,10 @@ impl Link {
         }
     }
 
-    /// Whether another exchange can begin. Looks at the socket, so that a close by the endpoint is noticed.
-    pub(crate) fn poll_usable(&mut self, cx: &mut Context<'_>) -> bool {
-        self.poll_drive(cx);
+    /// Whether another exchange can begin. Looks at the socket, so that a close by the endpoint is noticed. Leaves no waker behind:
+    /// between two exchanges there is nobody to wake.
+    pub(crate) fn is_usable(&mut self) -> bool {
+        self.poll_drive(&mut nobody());
         !self.is_closed && self.sender.is_ready()
     }
 
@@ -116,7 +117,7 @@ impl Link {
             if !*is_closed && connection.as_mut().poll(cx).is_ready() {
                 *is_closed = true;
             }
-            response.as_mut().poll(cx)
+            response.as_mut().poll(&mut nobody())
         });
         answer.await.map_err(|mut error| SendError {
             is_unsent: error.take_message().is_some(),
@@ -131,11 +132,11 @@ impl Link {
         cx: &mut Context<'_>,
     ) -> Poll<Option<hyper::Result<Bytes>>> {
         loop {
-            let frame = match Pin::new(&mut *body).poll_frame(cx) {
+            let frame = match Pin::new(&mut *body).poll_frame(&mut nobody()) {
                 Poll::Pending => {
                     // Asking for a frame lets the connection read one; it may be there at once.
                     self.poll_drive(cx);
-                    match Pin::new(&mut *body).poll_frame(cx) {
+                    match Pin::new(&mut *body).poll_frame(&mut nobody()) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(frame) => frame,
                     }
@@ -154,6 +155,12 @@ impl Link {
             }
         }
     }
+}
+
+/// Wakes nobody. What hyper hands from a connection to its user arrives only while the user drives the connection, who looks
+/// right afterwards; to be woken for it would mean to look a second time.
+fn nobody() -> Context<'static> {
+    Context::from_waker(Waker::noop())
 }
 
 /// A request's body in pieces of known length.

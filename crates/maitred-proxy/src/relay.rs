@@ -82,7 +82,7 @@ impl StreamRelay {
                 return Poll::Ready(Some(Ok(self.break_off(*failure))));
             }
             if events.is_over() {
-                self.end_well(cx);
+                self.end_well();
                 return Poll::Ready(None);
             }
             match events.poll_advance(cx) {
@@ -135,11 +135,11 @@ impl StreamRelay {
         event
     }
 
-    fn end_well(&mut self, cx: &mut Context<'_>) {
+    fn end_well(&mut self) {
         self.settle();
         self.state = State::Ended;
         if let Some(events) = self.events.take() {
-            self.account.gate.shard.park(events.into_link(), self.account.now(), cx);
+            self.account.gate.shard.park(events.into_link(), self.account.now());
         }
         self.account.close(OutcomeStatus::Answered, LeaseEnd::Success);
     }

@@ -4,9 +4,7 @@
 //! able to move; it is never contended.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use maitred_types::{Address, Time};
@@ -28,10 +26,10 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// An idle link to `address`, if there is one that still works. The one used last comes first.
-    pub(crate) async fn take(&self, address: &Address, now: Time) -> Option<Link> {
+    pub(crate) fn take(&self, address: &Address, now: Time) -> Option<Link> {
         loop {
             let mut link = self.idle.lock().get_mut(address).and_then(Vec::pop)?;
-            if now.since(link.idle_since) < IDLE_TRUST && poll_fn(|cx| Poll::Ready(link.poll_usable(cx))).await {
+            if now.since(link.idle_since) < IDLE_TRUST && link.is_usable() {
                 link.is_reused = true;
                 return Some(link);
             }
@@ -39,8 +37,8 @@ impl Shard {
     }
 
     /// Takes a link back after an exchange, if it can serve another.
-    pub(crate) fn park(&self, mut link: Link, now: Time, cx: &mut Context<'_>) {
-        if !link.poll_usable(cx) {
+    pub(crate) fn park(&self, mut link: Link, now: Time) {
+        if !link.is_usable() {
             return;
         }
         link.idle_since = now;

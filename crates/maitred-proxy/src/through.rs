@@ -110,7 +110,7 @@ impl Through {
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         if !self.begun.is_empty() {
             let begun = std::mem::take(&mut self.begun);
-            return Poll::Ready(Some(Ok(self.pass(begun, cx))));
+            return Poll::Ready(Some(Ok(self.pass(begun))));
         }
         let Some((link, incoming)) = self.exchange.as_mut() else {
             return Poll::Ready(None);
@@ -125,7 +125,7 @@ impl Through {
             },
             Poll::Ready(Some(Ok(chunk))) => {
                 self.alarm.note_sign();
-                Poll::Ready(Some(Ok(self.pass(chunk, cx))))
+                Poll::Ready(Some(Ok(self.pass(chunk))))
             }
             Poll::Ready(Some(Err(error))) => {
                 let fault = Fault::new(FaultKind::UpstreamBroken, "the answer of the model server broke off");
@@ -134,14 +134,14 @@ impl Through {
                 )))
             }
             Poll::Ready(None) => {
-                self.end_well(cx);
+                self.end_well();
                 Poll::Ready(None)
             }
         }
     }
 
     /// Hands bytes to the client. With the last byte of a known length the answer is over: hyper does not ask for more then.
-    fn pass(&mut self, chunk: Bytes, cx: &mut Context<'_>) -> Bytes {
+    fn pass(&mut self, chunk: Bytes) -> Bytes {
         self.tap.feed(&chunk);
         self.account.response_bytes += chunk.len() as u64;
         if self
@@ -149,14 +149,14 @@ impl Through {
             .as_ref()
             .is_some_and(|(_, incoming)| incoming.is_end_stream())
         {
-            self.end_well(cx);
+            self.end_well();
         }
         chunk
     }
 
-    fn end_well(&mut self, cx: &mut Context<'_>) {
+    fn end_well(&mut self) {
         if let Some((link, _)) = self.exchange.take() {
-            self.account.gate.shard.park(link, self.account.now(), cx);
+            self.account.gate.shard.park(link, self.account.now());
         }
         self.settle();
         self.account.close(OutcomeStatus::Answered, LeaseEnd::Success);
