@@ -27,7 +27,7 @@ use crate::{
 
 const DEFAULT_SEEDS: u64 = 250;
 const DEFAULT_STEPS: u64 = 4_000;
-const DEFAULT_SHORT: u64 = 100_000;
+const DEFAULT_SHORT: u64 = 1_000_000;
 const SHORT_STEPS: u64 = 10;
 
 /// A step that went wrong.
@@ -628,7 +628,7 @@ fn a_million_random_steps_leave_nothing_behind() {
 }
 
 #[test]
-fn a_hundred_thousand_short_lives_leave_nothing_behind() {
+fn a_million_short_lives_leave_nothing_behind() {
     let seeds = match setting("MAITRED_SIM_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..setting("MAITRED_SIM_SHORT").unwrap_or(DEFAULT_SHORT),
