@@ -13,12 +13,13 @@ fn reference_markdown() -> String {
     page
 }
 
+/// Lines are not wrapped: whether they could be depends on what else of the workspace is built along.
 fn describe(command: &mut clap::Command, parent: &str, page: &mut String) {
     let name = format!("{parent} {}", command.get_name()).trim().to_owned();
     let help = command
         .clone()
         .bin_name(name.clone())
-        .term_width(100)
+        .term_width(0)
         .render_long_help()
         .to_string();
     let help: Vec<_> = help.lines().map(str::trim_end).collect();
