@@ -99,6 +99,7 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
             session: call.session,
             input_tokens: call.input,
             output_tokens: call.output,
+            chain: None,
             excluded: &tried,
             pinned,
             delivery: if call.is_stream {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use maitred_engines::Engine;
 use maitred_sched::{AttemptKind, Delivery, Explain, Refusal};
-use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, Time, TokenCount, Usage};
+use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, PromptChain, Time, TokenCount, Usage};
 
 use crate::host::PoolHost;
 
@@ -23,6 +23,8 @@ pub struct Ask<'a> {
     pub input_tokens: TokenCount,
     /// Output tokens, as expected.
     pub output_tokens: TokenCount,
+    /// The prompt's blocks, if they are known.
+    pub chain: Option<&'a PromptChain>,
     /// Endpoints this call has tried.
     pub excluded: &'a [EndpointId],
     /// The endpoint the client's connection is bound to.
@@ -39,6 +41,7 @@ impl<'a> Ask<'a> {
             session: self.session,
             input_tokens: self.input_tokens,
             output_tokens: self.output_tokens,
+            chain: self.chain,
             excluded: self.excluded,
             pinned: self.pinned,
             delivery: self.delivery,

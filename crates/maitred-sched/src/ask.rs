@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use maitred_types::{Address, EndpointId, FaultKind, LeaseId, TokenCount};
+use maitred_types::{Address, EndpointId, FaultKind, LeaseId, PromptChain, TokenCount};
 
 use crate::filter::Removed;
 use crate::why::{Explain, Why};
@@ -41,6 +41,8 @@ pub struct Ask<'a> {
     pub input_tokens: TokenCount,
     /// Output tokens, as expected.
     pub output_tokens: TokenCount,
+    /// The prompt's blocks, if they are known; what a prefix cache can hold of it.
+    pub chain: Option<&'a PromptChain>,
     /// Endpoints that this call has tried already.
     pub excluded: &'a [EndpointId],
     /// The endpoint that the client's connection is bound to, where balancing is per connection. It is honoured while it

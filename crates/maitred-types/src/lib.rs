@@ -3,6 +3,7 @@
 //! This crate is pure: it reads no clock, draws no random number and knows no socket. It depends on nothing, so that every
 //! other crate may depend on it. What a word means is written in `docs/lexicon.md`; each has one name only.
 
+mod chain;
 mod fault;
 mod ids;
 mod outcome;
@@ -10,6 +11,7 @@ mod sizes;
 mod time;
 mod usage;
 
+pub use chain::PromptChain;
 pub use fault::{Dialect, FaultKind, FaultRow, Origin};
 pub use ids::{Address, EndpointId, Incarnation, KeyId, LeaseId, ModelName, PoolName, RequestId, Slot, TenantId};
 pub use outcome::{LeaseEnd, OutcomeStatus};

@@ -268,6 +268,7 @@ impl World {
             session: (self.rng.u32(..3) == 0).then(|| self.rng.u64(..9)),
             input_tokens: TokenCount::new(self.rng.u32(..4_000)),
             output_tokens: TokenCount::new(self.rng.u32(..400)),
+            chain: None,
             excluded: &excluded,
             pinned: if self.rng.u32(..5) == 0 { self.any_known() } else { None },
             attempt: if excluded.is_empty() {
