@@ -6,6 +6,7 @@
 //! `maitred engine` puts an HTTP face in front of one and lets wall-clock time drive it.
 
 mod kv;
+pub mod lab;
 mod lengths;
 mod lora;
 mod model;

@@ -11,6 +11,7 @@
 mod coast;
 mod schedule;
 mod sequence;
+mod truth;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;

@@ -166,7 +166,7 @@ impl EngineModel {
 
     /// How many of a request's leading blocks are cached, and how many of those nobody holds. The last known token is always
     /// computed, so its block is never taken from the cache.
-    fn matched_blocks(&self, place: Place) -> (u32, u32) {
+    pub(super) fn matched_blocks(&self, place: Place) -> (u32, u32) {
         let sequence = &self.sequences[place];
         if !self.limits.caching {
             return (0, 0);

@@ -1,0 +1,15 @@
+//! The laboratory: a fleet of engine models, workloads, and policies that send calls to them, in virtual time.
+//!
+//! A [`Router`] is a policy: it is told what a gateway would see, and says where a call goes. The scheduler that serves and its
+//! rivals stand behind this one trait, so they meet the same fleet and the same traffic. Every call that ends leaves one
+//! [`CallRecord`]; reports are made from those.
+
+mod call;
+mod fleet;
+mod record;
+mod router;
+
+pub use call::LabCall;
+pub use fleet::{EndpointFacts, EndpointIndex, EndpointTruth, FleetView};
+pub use record::{CallEnd, CallRecord, EndpointSummary, Recorder, RunSummary};
+pub use router::{AdapterBits, CallReport, PageReading, Placement, Released, Router};
