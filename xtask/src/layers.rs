@@ -53,6 +53,7 @@ pub const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("maitred-obs", &["maitred-types"]),
+    ("maitred-store", &["maitred-types", "maitred-obs"]),
     (
         "maitred-runtime",
         &[
@@ -63,6 +64,7 @@ pub const TABLE: &[(&str, &[&str])] = &[
             "maitred-llm",
             "maitred-config",
             "maitred-obs",
+            "maitred-store",
         ],
     ),
     (
@@ -88,6 +90,7 @@ pub const TABLE: &[(&str, &[&str])] = &[
             "maitred-config",
             "maitred-sim",
             "maitred-obs",
+            "maitred-store",
             "maitred-runtime",
             "maitred-proxy",
             "maitred-console",
