@@ -94,11 +94,11 @@ pub use options::{
     StalenessPolicy,
 };
 pub use picker::Picker;
-pub use pool::{Observed, Pool, PoolFull, Violation};
+pub use pool::{Observed, Pool, PoolFull, Shadow, Violation};
 pub use profile::{Profile, ProfileError, Weighted};
 pub use readiness::{Proofs, ReadinessChange, ReadinessReport};
 pub use reckoning::Estimate;
 pub use row::{EndpointRow, EndpointState};
 pub use scorer::Scorer;
 pub use signals::{LoraSignal, SignalSet, Signals};
-pub use why::{Explain, MAX_RANKED, PickReason, Ranked, Why};
+pub use why::{Explain, MAX_RANKED, MAX_REMOVALS, PickReason, Ranked, Removal, Removals, Why};

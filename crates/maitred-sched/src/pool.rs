@@ -4,10 +4,12 @@
 
 mod booking;
 mod choose;
+mod consider;
 mod invariants;
 mod lifecycle;
 mod observe;
 mod pick;
+mod removals;
 mod report;
 pub(crate) mod sabotage;
 
@@ -27,6 +29,7 @@ use crate::reckoning::Load;
 use crate::retry::RetryBudget;
 use crate::starts::Starts;
 
+pub use consider::Shadow;
 pub use invariants::Violation;
 pub use observe::Observed;
 

@@ -1,5 +1,6 @@
 //! What the crate does, area by area, seen through its public face.
 
+mod consider;
 mod health;
 mod leases;
 mod life;

@@ -5,13 +5,16 @@ use std::fmt;
 use maitred_types::EndpointId;
 use smallvec::SmallVec;
 
-use crate::filter::Removed;
+use crate::filter::{Filter, Removed};
 use crate::picker::Picker;
 use crate::profile::Weighted;
+use crate::row::EndpointState;
 use crate::scorer::Scorer;
 
 /// The most candidates that one record describes.
 pub const MAX_RANKED: usize = 8;
+/// The most removed endpoints that one record names; the counts cover all.
+pub const MAX_REMOVALS: usize = 8;
 
 /// What decided a pick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,8 +72,8 @@ pub enum Explain {
     /// The candidates that were compared at the end: one or two.
     #[default]
     Short,
-    /// The best candidates, up to [`MAX_RANKED`], with every value. Costs a scoring of all candidates and changes nothing
-    /// about the choice.
+    /// The best candidates, up to [`MAX_RANKED`], with every value, and the names of removed endpoints, up to
+    /// [`MAX_REMOVALS`]. Costs a scoring of all candidates and changes nothing about the choice.
     Full,
 }
 
@@ -94,7 +97,22 @@ impl Ranked {
     }
 }
 
-/// The record of one pick. Holds everything in place: making one allocates nothing.
+/// An endpoint that a filter removed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Removal {
+    /// Who.
+    pub endpoint: EndpointId,
+    /// The first filter that refused it.
+    pub filter: Filter,
+    /// Where in its life it was.
+    pub state: EndpointState,
+}
+
+/// Removed endpoints, in the order of their slots.
+pub type Removals = SmallVec<[Removal; 2]>;
+
+/// The record of one pick. Holds everything in place: making one allocates nothing, unless [`Explain::Full`] finds more than
+/// two removed endpoints to name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Why {
     /// How the choice was made.
@@ -107,6 +125,8 @@ pub struct Why {
     pub candidates: u32,
     /// What each filter removed.
     pub removed: Removed,
+    /// Who was removed, for [`Explain::Full`]; at most [`MAX_REMOVALS`] of them.
+    pub removals: Removals,
     pub(crate) scorers: SmallVec<[Weighted; Scorer::COUNT]>,
     pub(crate) ranked: SmallVec<[Ranked; MAX_RANKED]>,
 }

@@ -10,7 +10,7 @@ use crate::pool::Pool;
 use crate::pool::pick::Field;
 use crate::profile::{Profile, Weighted};
 use crate::scorer::{Figures, Scene, Scorer, Subject, clamp_score, rendezvous};
-use crate::why::{Explain, MAX_RANKED, PickReason, Ranked, Why};
+use crate::why::{Explain, MAX_RANKED, PickReason, Ranked, Removals, Why};
 
 /// Buffers that every pick uses again.
 #[derive(Debug, Default)]
@@ -175,6 +175,7 @@ impl Pool {
             endpoints: field.endpoints,
             candidates: slot_number(self.scratch.candidates.len()),
             removed: field.removed,
+            removals: Removals::new(),
             scorers: SmallVec::from_slice(self.profile.scorers()),
             ranked: SmallVec::new(),
         };

@@ -11,7 +11,7 @@ use crate::pool::Pool;
 use crate::pool::choose::Choice;
 use crate::pool::sabotage::Sabotage;
 use crate::scorer::{Scene, Subject};
-use crate::why::PickReason;
+use crate::why::{Explain, PickReason, Why};
 
 /// What the filters left.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +24,15 @@ pub(super) struct Field {
     /// Of these, ones that the call has not tried.
     untried: u32,
     in_panic: bool,
+}
+
+/// What was chosen, before it is booked.
+#[derive(Debug)]
+pub(super) struct Selected {
+    /// Its slot.
+    at: usize,
+    pub(super) why: Why,
+    field: Field,
 }
 
 impl Pool {
@@ -55,6 +64,23 @@ impl Pool {
         if self.leases.len() >= self.max_leases() {
             return Err(full);
         }
+        let Selected { at, why, field } = self.select(ask).map_err(|field| self.refusal(&field))?;
+        self.check_booking(at, ask, &field);
+        let lease = self.book(at, ask, now).ok_or(full)?;
+        Ok(Picked {
+            lease,
+            endpoint: self.columns.id(at),
+            address: self.columns.endpoints[at].address.clone(),
+            why,
+        })
+    }
+
+    /// Filters, scores and chooses, and books nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the filters made of the pool, when they leave nobody.
+    pub(super) fn select(&mut self, ask: &Ask<'_>) -> Result<Selected, Field> {
         let mut subject = Subject {
             freshness: self.freshness(),
             adapter: ask.adapter.map(name_hash),
@@ -66,20 +92,16 @@ impl Pool {
             self.narrow(subject, &mut field);
         }
         if self.scratch.candidates.is_empty() {
-            return Err(self.refusal(&field));
+            return Err(field);
         }
         subject.home = self.home(ask);
         let choice = pinned.unwrap_or_else(|| self.choose(subject, field.in_panic));
-        let why = self.record(ask.explain, &field, subject, choice);
+        let mut why = self.record(ask.explain, &field, subject, choice);
+        if ask.explain == Explain::Full {
+            why.removals = self.removals(ask, subject, &field);
+        }
         let at = self.scratch.candidates[choice.at] as usize;
-        self.check_booking(at, ask, &field);
-        let lease = self.book(at, ask, now).ok_or(full)?;
-        Ok(Picked {
-            lease,
-            endpoint: self.columns.id(at),
-            address: self.columns.endpoints[at].address.clone(),
-            why,
-        })
+        Ok(Selected { at, why, field })
     }
 
     /// Whether the retry budget has a place. It is taken by the pick of a [`AttemptKind::Retry`] and held until that lease
@@ -233,7 +255,7 @@ enum Panic {
     Yes,
 }
 
-fn is_excluded(ask: &Ask<'_>, at: u32, gate: &Gate) -> bool {
+pub(super) fn is_excluded(ask: &Ask<'_>, at: u32, gate: &Gate) -> bool {
     let is_it = |id: &EndpointId| id.slot.index() == at as usize && id.incarnation == gate.incarnation;
     !ask.excluded.is_empty() && ask.excluded.iter().any(is_it)
 }

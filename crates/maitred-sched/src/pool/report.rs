@@ -55,7 +55,7 @@ impl Pool {
         }
     }
 
-    fn state(&self, at: usize, now: Time) -> EndpointState {
+    pub(super) fn state(&self, at: usize, now: Time) -> EndpointState {
         let gate = &self.columns.gates[at];
         match (gate.phase, gate.ejected_until) {
             (Phase::Draining, _) => EndpointState::Draining {
