@@ -210,6 +210,8 @@ pub(crate) struct Columns {
     pub(crate) keys: Vec<u64>,
     /// Prompt tokens given to each endpoint and not read from its cache, plus one per call; breaks ties.
     pub(crate) work: Vec<u64>,
+    /// Prompt tokens of the ask at hand that each endpoint is taken to hold in its prefix cache; zero without a chain.
+    pub(crate) matched: Vec<f32>,
     pub(crate) endpoints: Vec<Endpoint>,
 }
 

@@ -204,6 +204,7 @@ impl Pool {
         put(&mut self.columns.adapters, at, Adapters::default());
         put(&mut self.columns.keys, at, key);
         put(&mut self.columns.work, at, 0);
+        put(&mut self.columns.matched, at, 0.0);
         put(&mut self.columns.endpoints, at, endpoint);
         self.scratch.reserve(self.columns.len());
     }

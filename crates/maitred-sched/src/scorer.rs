@@ -43,6 +43,8 @@ pub enum Scorer {
     LoraAffinity,
     /// The ask's session.
     SessionAffinity,
+    /// The part of the prompt in the prefix cache.
+    PrefixAffinity,
 }
 
 impl Scorer {
@@ -55,10 +57,11 @@ impl Scorer {
         Self::Kv,
         Self::LoraAffinity,
         Self::SessionAffinity,
+        Self::PrefixAffinity,
     ];
 
     /// How many there are, so also the most that a profile can have.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
 
     /// The weight of a scorer that is named without one.
     pub const DEFAULT_WEIGHT: f32 = 1.0;
@@ -80,6 +83,7 @@ impl Scorer {
             Self::Kv => "kv",
             Self::LoraAffinity => "lora-affinity",
             Self::SessionAffinity => "session-affinity",
+            Self::PrefixAffinity => "prefix-affinity",
         }
     }
 
@@ -108,6 +112,11 @@ impl Scorer {
                 "For a call with a session: 1 for the session's home, which is the candidate with the highest rendezvous hash, and 0 for the \
                  others. Has no say about other calls. Gateways agree on the home without talking."
             }
+            Self::PrefixAffinity => {
+                "For a call of whose prompt somebody holds a part: matched / prompt, where matched are the prompt tokens that the endpoint is \
+                 taken to hold in its prefix cache, those included that calls before this one are about to bring there. Has no say about \
+                 other calls. Needs no signal."
+            }
         }
     }
 
@@ -120,14 +129,14 @@ impl Scorer {
             Self::Kv => SignalSet::KV.union(SignalSet::BLOCKS),
             Self::LoraAffinity => SignalSet::LORA,
             // What others send is a bonus here, not a need.
-            Self::LeastRequest | Self::Prefill | Self::SessionAffinity => SignalSet::NONE,
+            Self::LeastRequest | Self::Prefill | Self::SessionAffinity | Self::PrefixAffinity => SignalSet::NONE,
         }
     }
 
     /// Whether it prefers particular endpoints rather than idle ones.
     pub(crate) const fn is_affinity(self) -> bool {
         match self {
-            Self::LoraAffinity | Self::SessionAffinity => true,
+            Self::LoraAffinity | Self::SessionAffinity | Self::PrefixAffinity => true,
             Self::LeastRequest | Self::Queue | Self::Running | Self::Prefill | Self::Kv => false,
         }
     }
@@ -137,6 +146,7 @@ impl Scorer {
         match self {
             Self::LoraAffinity => subject.adapter.is_some(),
             Self::SessionAffinity => subject.home.is_some(),
+            Self::PrefixAffinity => subject.prompt.is_some(),
             Self::LeastRequest | Self::Queue | Self::Running | Self::Prefill | Self::Kv => true,
         }
     }
@@ -159,6 +169,10 @@ impl Scorer {
                 Some(home) => fill(candidates, values, |slot| f32::from(u8::from(*slot as usize == home))),
                 None => values.fill(0.0),
             },
+            Self::PrefixAffinity => match scene.subject.prompt {
+                Some(prompt) => fill(&figures.matched, values, |matched| matched / prompt),
+                None => values.fill(0.0),
+            },
         }
     }
 }
@@ -172,6 +186,8 @@ pub(crate) struct Figures {
     prefill: Vec<f32>,
     /// Fraction of the KV cache in use; [`KV_UNKNOWN`] where the endpoint does not say.
     kv: Vec<f32>,
+    /// Prompt tokens of the ask that the candidate is taken to hold in its prefix cache.
+    matched: Vec<f32>,
 }
 
 impl Figures {
@@ -181,13 +197,14 @@ impl Figures {
         }
     }
 
-    const fn columns(&mut self) -> [&mut Vec<f32>; 5] {
+    const fn columns(&mut self) -> [&mut Vec<f32>; 6] {
         [
             &mut self.active,
             &mut self.queued,
             &mut self.running,
             &mut self.prefill,
             &mut self.kv,
+            &mut self.matched,
         ]
     }
 
@@ -207,6 +224,9 @@ impl Figures {
             *prefill = scene.columns.loads[at].prefill_tokens as f32;
             *kv = estimate.kv_used.map_or(KV_UNKNOWN, narrowed);
         }
+        for (slot, matched) in candidates.iter().zip(&mut self.matched) {
+            *matched = scene.columns.matched[*slot as usize];
+        }
     }
 }
 
@@ -218,6 +238,8 @@ pub(crate) struct Subject {
     pub(crate) adapter: Option<u64>,
     /// The home of the ask's session among the candidates.
     pub(crate) home: Option<usize>,
+    /// Prompt tokens of an ask of whose prompt somebody holds a part: see [`Columns::matched`].
+    pub(crate) prompt: Option<f32>,
 }
 
 /// What scorers and optional filters look at.

@@ -85,6 +85,7 @@ impl Pool {
             freshness: self.freshness(),
             adapter: ask.adapter.map(name_hash),
             home: None,
+            prompt: None,
         };
         let mut field = self.gather(ask);
         let pinned = self.pinned(ask);

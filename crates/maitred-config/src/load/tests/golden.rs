@@ -668,7 +668,7 @@ fn a_picker_without_scores() {
        |
     11 |     picker: max-score
        |             ^^^^^^^^^
-       = help: add to `scorers` one or more of least-request, queue, running, prefill, kv, lora-affinity, session-affinity
+       = help: add to `scorers` one or more of least-request, queue, running, prefill, kv, lora-affinity, session-affinity, prefix-affinity
     ");
 }
 
