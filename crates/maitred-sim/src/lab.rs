@@ -7,7 +7,9 @@
 mod call;
 mod fleet;
 mod record;
+pub mod rivals;
 mod router;
+pub mod statistics;
 
 pub use call::LabCall;
 pub use fleet::{EndpointFacts, EndpointIndex, EndpointTruth, FleetView};
