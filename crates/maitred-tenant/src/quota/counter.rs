@@ -14,8 +14,9 @@ const MEMORY: Duration = Duration::from_secs(SEGMENTS * SEGMENT_SECONDS);
 /// A task that made no call for so long is over.
 const TASK_LIFE: Duration = Duration::from_secs(24 * 3600);
 
-type Pieces = [u64; SEGMENTS as usize];
-const NO_PIECES: Pieces = [0; SEGMENTS as usize];
+type Pieces = [u64; 7];
+const NO_PIECES: Pieces = [0; 7];
+const _: () = assert!(NO_PIECES.len() as u64 == SEGMENTS);
 
 /// What a call wants of a counter, and when.
 #[derive(Clone, Copy, Debug)]
@@ -335,7 +336,6 @@ const fn piece(now: Time) -> u64 {
     now.as_nanos() / (SEGMENT_SECONDS * 1_000_000_000)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a remainder of seven")]
 const fn place(number: u64) -> usize {
     (number % SEGMENTS) as usize
 }
