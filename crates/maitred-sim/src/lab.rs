@@ -7,6 +7,7 @@
 mod call;
 mod fleet;
 mod record;
+pub mod report;
 pub mod rivals;
 mod router;
 pub mod statistics;

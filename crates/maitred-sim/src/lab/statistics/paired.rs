@@ -13,6 +13,22 @@ pub struct Interval {
     pub high: f64,
 }
 
+impl Interval {
+    /// The mean of `samples` with its interval; that of fewer than two has no width.
+    #[must_use]
+    pub fn of(samples: &[f64]) -> Self {
+        if samples.len() < 2 {
+            let value = samples.first().copied().unwrap_or_default();
+            return Self {
+                mean: value,
+                low: value,
+                high: value,
+            };
+        }
+        mean_interval(samples)
+    }
+}
+
 /// A comparison over pairs that differ in nothing but the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Paired {
