@@ -39,6 +39,8 @@ pub(crate) struct Call {
     pub(crate) is_stream: bool,
     pub(crate) input: TokenCount,
     pub(crate) output: TokenCount,
+    pub(crate) output_limit: Option<TokenCount>,
+    pub(crate) length_key: u64,
     pub(crate) session: Option<u64>,
     /// Most attempts, the first included.
     pub(crate) attempts: u32,
@@ -99,6 +101,8 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
             session: call.session,
             input_tokens: call.input,
             output_tokens: call.output,
+            output_limit: call.output_limit,
+            length_key: Some(call.length_key),
             chain: None,
             excluded: &tried,
             pinned,

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use maitred_config::PoolSettings;
 use maitred_llm::{BodyError, BodyView, CallKind, Edits, ModelsPage, UsageAsk, estimate_tokens, model_entry, scan};
-use maitred_runtime::{Principal, Route, Snapshot, session_hash};
+use maitred_runtime::{Principal, Route, Snapshot, length_key, session_hash};
 use maitred_types::{FaultKind, TokenCount};
 
 use crate::account::Account;
@@ -86,15 +86,12 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     } else {
         None
     };
-    if view.is_none() && !body.is_empty() && principal.is_limited() {
-        // A form names its model inside, where it is not read; a key that may use some models only must not reach others so.
-        return Err(Fault::new(
-            FaultKind::ModelNotAllowed,
-            "this key may use some models only, so its calls must have a body in JSON that names one of them",
-        ));
+    if view.is_none() && !body.is_empty() {
+        allow_unread(&principal)?;
     }
     let route = route(&snapshot, &principal, view.as_ref(), &head.headers)?;
     account.route = Some(Arc::clone(&route));
+    let lengths = length_key(route.served_as.as_str(), principal.tenant.as_str(), kind as u64);
     let edited = edit(kind, &route, view.as_ref(), body);
     account.is_stream = edited.is_stream;
     let pool = route.pool.settings();
@@ -110,6 +107,8 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
         is_stream: edited.is_stream,
         input: edited.input,
         output: edited.output,
+        output_limit: edited.output_limit,
+        length_key: lengths,
         timeouts: settings.timeouts,
         event_max: settings.limits.event.as_usize(),
         deadline,
@@ -197,6 +196,18 @@ fn route(
     }
 }
 
+/// Lets a body that is not read pass. A form names its model inside; a key that may use some models only must not reach others
+/// so.
+fn allow_unread(principal: &Principal) -> Result<(), Fault> {
+    if principal.is_limited() {
+        return Err(Fault::new(
+            FaultKind::ModelNotAllowed,
+            "this key may use some models only, so its calls must have a body in JSON that names one of them",
+        ));
+    }
+    Ok(())
+}
+
 /// What binds the call to others of its conversation, if the client says so.
 fn session(headers: &HeaderMap, pool: &PoolSettings) -> Option<u64> {
     let session = headers.get(pool.session_header.as_str())?;
@@ -210,6 +221,8 @@ struct Edited {
     is_stream: bool,
     input: TokenCount,
     output: TokenCount,
+    /// What the client allows, if it says.
+    output_limit: Option<TokenCount>,
 }
 
 /// Splices in the endpoint's name of the model and the wish for usage; every other byte stays as it came.
@@ -223,11 +236,15 @@ fn edit(kind: CallKind, route: &Route, view: Option<&BodyView>, body: Bytes) -> 
             is_stream: false,
             input,
             output: TokenCount::ZERO,
+            output_limit: None,
         };
     };
     let mut edits = Edits::new(view);
     edits.set_model(route.served_as.as_str());
     let usage_ask = edits.ask_for_usage(kind);
+    let limit = view
+        .output_limit()
+        .map(|tokens| TokenCount::saturating_from(tokens.saturating_mul(view.choices())));
     let output = view
         .output_limit()
         .unwrap_or(EXPECTED_OUTPUT)
@@ -243,6 +260,7 @@ fn edit(kind: CallKind, route: &Route, view: Option<&BodyView>, body: Bytes) -> 
         } else {
             TokenCount::ZERO
         },
+        output_limit: limit,
     }
 }
 

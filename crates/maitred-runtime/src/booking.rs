@@ -23,6 +23,10 @@ pub struct Ask<'a> {
     pub input_tokens: TokenCount,
     /// Output tokens, as expected.
     pub output_tokens: TokenCount,
+    /// The most output tokens that the client allows, if it says.
+    pub output_limit: Option<TokenCount>,
+    /// What calls with answers of like length have in common.
+    pub length_key: Option<u64>,
     /// The prompt's blocks, if they are known.
     pub chain: Option<&'a PromptChain>,
     /// Endpoints this call has tried.
@@ -41,6 +45,8 @@ impl<'a> Ask<'a> {
             session: self.session,
             input_tokens: self.input_tokens,
             output_tokens: self.output_tokens,
+            output_limit: self.output_limit,
+            length_key: self.length_key,
             chain: self.chain,
             excluded: self.excluded,
             pinned: self.pinned,

@@ -25,6 +25,6 @@ pub use host::PoolHost;
 pub use maitred_sched::Delivery;
 pub use pins::Pins;
 pub use runtime::Runtime;
-pub use session::session_hash;
+pub use session::{length_key, session_hash};
 pub use snapshot::{Principal, Route, Snapshot};
 pub use tasks::Tasks;

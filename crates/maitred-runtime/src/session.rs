@@ -1,4 +1,4 @@
-//! What binds the calls of one conversation together.
+//! What binds calls together: those of one conversation, and those whose answers are of like length.
 
 use twox_hash::XxHash3_64;
 
@@ -7,4 +7,11 @@ use twox_hash::XxHash3_64;
 #[must_use]
 pub fn session_hash(name: &[u8]) -> u64 {
     XxHash3_64::oneshot(name)
+}
+
+/// What calls of one model, tenant and kind have in common: how long answers are is learnt for each such three.
+#[must_use]
+pub fn length_key(model: &str, tenant: &str, kind: u64) -> u64 {
+    let tenant = XxHash3_64::oneshot_with_seed(kind, tenant.as_bytes());
+    XxHash3_64::oneshot_with_seed(tenant, model.as_bytes())
 }

@@ -102,6 +102,11 @@ fn default_profile_explained(bencher: Bencher<'_, '_>, size: usize) {
 }
 
 #[divan::bench(args = SIZES)]
+fn least_cost(bencher: Bencher<'_, '_>, size: usize) {
+    run(bencher, size, Profile::least_cost(), &ask());
+}
+
+#[divan::bench(args = SIZES)]
 fn least_request_of_two(bencher: Bencher<'_, '_>, size: usize) {
     run(bencher, size, Profile::least_request(), &ask());
 }

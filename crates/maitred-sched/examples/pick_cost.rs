@@ -15,14 +15,17 @@ use maitred_types::{LeaseEnd, Time, TokenCount};
 const NOW: Time = Time::from_millis(1_000);
 
 fn main() -> Result<(), String> {
-    println!("{:>9} {:>16} {:>16}", "endpoints", "default", "least-request");
+    println!(
+        "{:>9} {:>16} {:>16} {:>16}",
+        "endpoints", "default", "least-cost", "least-request"
+    );
     for size in [8, 100, 1_000] {
         let mut costs = Vec::new();
-        for profile in [Profile::default(), Profile::least_request()] {
+        for profile in [Profile::default(), Profile::least_cost(), Profile::least_request()] {
             let mut pool = pool(size, profile).map_err(|full| format!("{full:?}"))?;
             costs.push(cost(&mut pool).map_err(|refusal| refusal.to_string())?);
         }
-        println!("{size:>9} {:>16.2?} {:>16.2?}", costs[0], costs[1]);
+        println!("{size:>9} {:>16.2?} {:>16.2?} {:>16.2?}", costs[0], costs[1], costs[2]);
     }
     Ok(())
 }

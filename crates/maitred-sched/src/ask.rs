@@ -41,6 +41,11 @@ pub struct Ask<'a> {
     pub input_tokens: TokenCount,
     /// Output tokens, as expected.
     pub output_tokens: TokenCount,
+    /// The most output tokens that the client allows, if it says.
+    pub output_limit: Option<TokenCount>,
+    /// What calls with answers of like length have in common, such as the hash of model, tenant and route. Where such calls have
+    /// ended before, their answers tell what to expect, and `output_tokens` is not asked.
+    pub length_key: Option<u64>,
     /// The prompt's blocks, if they are known; what a prefix cache can hold of it.
     pub chain: Option<&'a PromptChain>,
     /// Endpoints that this call has tried already.

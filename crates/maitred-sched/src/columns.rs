@@ -8,15 +8,18 @@ use std::time::Duration;
 use maitred_types::{Address, EndpointId, Incarnation, Slot, Time};
 
 use crate::adapters::Adapters;
+use crate::backlog::{Backlog, seconds};
 use crate::event::DrainCause;
 use crate::filter::Filter;
 use crate::lease::LeaseList;
 use crate::options::{EndpointOptions, PoolOptions, StalenessOptions, StalenessPolicy};
 use crate::outlier::Outlier;
+use crate::pace::Pace;
 use crate::page::PageWatch;
 use crate::readiness::Readiness;
 use crate::reckoning::{KvPool, Load, Marks};
 use crate::signals::Signals;
+use crate::speed::Speed;
 
 /// Where in its life an endpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +59,17 @@ pub(crate) struct Gate {
     pub(crate) cool_until: Time,
 }
 
+/// Trust in a sample is halved with every so many times the age from which it is stale: 5 s by default.
+const TRUST_HALF_LIFE: f64 = 25.0;
+
 /// How old signals may be, and what follows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freshness {
     pub(crate) now: Time,
     /// The earliest time of a sample that is not stale.
     since: Time,
+    /// Seconds beyond that age after which trust in a sample is halved.
+    half_life: f64,
     pub(crate) policy: StalenessPolicy,
 }
 
@@ -71,6 +79,7 @@ impl Freshness {
         Self {
             now,
             since: (now + instant).saturating_sub(options.stale_after),
+            half_life: TRUST_HALF_LIFE * options.stale_after.as_secs_f64(),
             policy: options.policy,
         }
     }
@@ -80,6 +89,20 @@ impl Gate {
     /// Whether its signals can be believed.
     pub(crate) fn is_fresh(&self, freshness: &Freshness) -> bool {
         !self.frozen && self.sampled_at.is_some_and(|at| at >= freshness.since)
+    }
+
+    /// How much of what its signals say of others is to be believed, from 0 to 1.
+    #[inline]
+    pub(crate) fn trust(&self, freshness: &Freshness) -> f64 {
+        if self.is_fresh(freshness) {
+            return 1.0;
+        }
+        match (freshness.policy, self.sampled_at) {
+            (StalenessPolicy::Trust, Some(at)) if !self.frozen => {
+                (-seconds(at, freshness.since) / freshness.half_life).exp2()
+            }
+            _ => 0.0,
+        }
     }
 
     /// Whether it is spared by an ejection, or by a probation whose one call is under way. Ejections that are over have been
@@ -121,10 +144,11 @@ pub(crate) struct Endpoint {
     pub(crate) ceiling: u32,
     pub(crate) tally: Tally,
     pub(crate) recent: Decayed,
+    pub(crate) speed: Speed,
 }
 
 impl Endpoint {
-    pub(crate) fn new(address: Address, options: EndpointOptions, now: Time) -> Self {
+    pub(crate) fn new(address: Address, options: EndpointOptions, speed: Speed, now: Time) -> Self {
         Self {
             address,
             options,
@@ -141,6 +165,7 @@ impl Endpoint {
             ceiling: 0,
             tally: Tally::default(),
             recent: Decayed::default(),
+            speed,
         }
     }
 
@@ -206,6 +231,10 @@ pub(crate) struct Columns {
     pub(crate) gates: Vec<Gate>,
     pub(crate) loads: Vec<Load>,
     pub(crate) adapters: Vec<Adapters>,
+    /// What each endpoint has to prefill.
+    pub(crate) backlogs: Vec<Backlog>,
+    /// How fast each endpoint is.
+    pub(crate) paces: Vec<Pace>,
     /// The hash of each endpoint's address, for rendezvous.
     pub(crate) keys: Vec<u64>,
     /// Prompt tokens given to each endpoint and not read from its cache, plus one per call; breaks ties.

@@ -1,4 +1,5 @@
-//! Leases: a slab of booked places, and a list per endpoint from the oldest booking to the newest.
+//! Leases: a slab of booked places, and two lists per endpoint from the oldest booking to the newest: of all of its leases, and
+//! of those that wait for their first token.
 //!
 //! A lease id is the entry's index and its generation. The generation grows when the entry is freed, so an id is never
 //! valid twice and a second finish is told from a first one.
@@ -6,6 +7,7 @@
 use maitred_types::{EndpointId, LeaseId, Time, TokenCount};
 
 use crate::ask::Delivery;
+use crate::pace::Work;
 
 const INDEX_BITS: u32 = 20;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
@@ -30,6 +32,18 @@ pub(crate) struct Lease {
     pub(crate) kv_tokens: f64,
     /// KV blocks that prompt and expected output will hold.
     pub(crate) expected_blocks: u32,
+    /// What its prompt has to be computed, as predicted.
+    pub(crate) work: Work,
+    /// Prompt tokens that were predicted to be cached.
+    pub(crate) cached: TokenCount,
+    /// Own work that stood before it when it was booked.
+    pub(crate) ahead: Work,
+    /// Seconds from its booking after which its first token was reckoned to come.
+    pub(crate) reckoned: f64,
+    /// The batch that it began to decode in: sequences and tokens of context.
+    pub(crate) batch: (f64, f64),
+    /// What calls of like output length have in common.
+    pub(crate) length_key: Option<u64>,
     /// Output tokens seen so far; zero when nobody counts them.
     pub(crate) output: TokenCount,
     pub(crate) adapter: Option<u64>,
@@ -43,6 +57,10 @@ pub(crate) struct Lease {
     pub(crate) fenced: bool,
     older: u32,
     newer: u32,
+    /// The same among those that wait for their first token.
+    before: u32,
+    behind: u32,
+    waits: bool,
 }
 
 impl Lease {
@@ -56,6 +74,12 @@ impl Lease {
             input,
             kv_tokens: 0.0,
             expected_blocks: 0,
+            work: Work::NONE,
+            cached: TokenCount::ZERO,
+            ahead: Work::NONE,
+            reckoned: 0.0,
+            batch: (0.0, 0.0),
+            length_key: None,
             output: TokenCount::ZERO,
             adapter: None,
             in_sample: false,
@@ -64,6 +88,9 @@ impl Lease {
             fenced: false,
             older: NONE,
             newer: NONE,
+            before: NONE,
+            behind: NONE,
+            waits: false,
         }
     }
 }
@@ -73,12 +100,17 @@ impl Lease {
 pub(crate) struct LeaseList {
     newest: u32,
     oldest: u32,
+    /// The newest and the oldest of those that wait for their first token.
+    last: u32,
+    first: u32,
 }
 
 impl LeaseList {
     pub(crate) const EMPTY: Self = Self {
         newest: NONE,
         oldest: NONE,
+        last: NONE,
+        first: NONE,
     };
 }
 
@@ -120,12 +152,19 @@ impl LeaseTable {
         };
         lease.older = list.newest;
         lease.newer = NONE;
-        if let Some(older) = self.at_mut(list.newest) {
-            older.newer = index;
-        } else {
-            list.oldest = index;
+        lease.before = list.last;
+        lease.behind = NONE;
+        lease.waits = true;
+        match self.at_mut(list.newest) {
+            Some(older) => older.newer = index,
+            None => list.oldest = index,
+        }
+        match self.at_mut(list.last) {
+            Some(before) => before.behind = index,
+            None => list.first = index,
         }
         list.newest = index;
+        list.last = index;
         let entry = &mut self.entries[index as usize];
         entry.lease = Some(lease);
         Some(id(index, entry.generation))
@@ -153,11 +192,36 @@ impl LeaseTable {
         self.at_mut(index(lease))
     }
 
+    /// Takes a lease out of those that wait for their first token. Says the oldest that is left.
+    pub(crate) fn leave_queue(&mut self, lease: LeaseId, list: &mut LeaseList) -> Option<&Lease> {
+        if let Some(taken) = self.get(lease).copied().filter(|lease| lease.waits) {
+            self.unlink_waiting(&taken, list);
+            if let Some(left) = self.at_mut(index(lease)) {
+                left.waits = false;
+            }
+        }
+        self.entries.get(list.first as usize)?.lease.as_ref()
+    }
+
+    fn unlink_waiting(&mut self, lease: &Lease, list: &mut LeaseList) {
+        match self.at_mut(lease.before) {
+            Some(before) => before.behind = lease.behind,
+            None => list.first = lease.behind,
+        }
+        match self.at_mut(lease.behind) {
+            Some(behind) => behind.before = lease.before,
+            None => list.last = lease.before,
+        }
+    }
+
     /// Takes a lease out for good. `list` is its endpoint's; a fenced lease is in none.
     pub(crate) fn remove(&mut self, lease: LeaseId, list: Option<&mut LeaseList>) -> Option<Lease> {
         let taken = *self.get(lease)?;
         if let Some(list) = list {
             self.unlink(&taken, list);
+            if taken.waits {
+                self.unlink_waiting(&taken, list);
+            }
         }
         let at = index(lease);
         let entry = &mut self.entries[at as usize];
@@ -190,6 +254,7 @@ impl LeaseTable {
             lease.fenced = true;
             lease.older = NONE;
             lease.newer = NONE;
+            lease.waits = false;
             self.fenced += 1;
         }
         *list = LeaseList::EMPTY;
@@ -259,6 +324,21 @@ mod tests {
         assert!(table.get(first).is_none());
         assert!(table.get(second).is_some());
         assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn who_waits_longest_is_known_whoever_leaves() {
+        let (mut table, mut list) = (LeaseTable::default(), LeaseList::EMPTY);
+        let ids: Vec<_> = (0..5).map(|at| table.insert(lease(at), &mut list).unwrap()).collect();
+        let first = |left: Option<&Lease>| left.map(|lease| lease.booked_at.as_nanos() / 1_000_000);
+        assert_eq!(first(table.leave_queue(ids[1], &mut list)), Some(0));
+        assert_eq!(first(table.leave_queue(ids[0], &mut list)), Some(2));
+        assert_eq!(first(table.leave_queue(ids[0], &mut list)), Some(2), "twice is once");
+        table.remove(ids[2], Some(&mut list));
+        table.remove(ids[1], Some(&mut list));
+        assert_eq!(first(table.leave_queue(ids[4], &mut list)), Some(3));
+        assert_eq!(first(table.leave_queue(ids[3], &mut list)), None);
+        assert_eq!(order(&mut table, list), vec![4, 3, 0]);
     }
 
     #[test]

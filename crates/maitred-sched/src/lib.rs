@@ -60,14 +60,18 @@
 
 mod adapters;
 mod ask;
+mod backlog;
 mod columns;
+mod cost;
 mod counters;
 mod event;
 mod filter;
 mod hash;
 mod lease;
+mod lengths;
 mod options;
 mod outlier;
+mod pace;
 mod page;
 mod picker;
 mod pool;
@@ -78,6 +82,7 @@ mod retry;
 mod row;
 mod scorer;
 mod signals;
+mod speed;
 mod starts;
 mod why;
 
@@ -86,6 +91,7 @@ mod tests;
 
 pub use ask::{Ask, AttemptKind, Delivery, FinishReport, Picked, Refusal};
 pub use columns::Tally;
+pub use cost::{CostOptions, CostTerms};
 pub use counters::PoolCounters;
 pub use event::{DrainCause, PoolEvent, ReturnCause};
 pub use filter::{Filter, Removed};
@@ -93,6 +99,7 @@ pub use options::{
     EndpointOptions, OutlierOptions, PoolOptions, ReadinessOptions, ReckoningOptions, RetryOptions, StalenessOptions,
     StalenessPolicy,
 };
+pub use pace::{Pace, SpeedPrior, Work};
 pub use picker::Picker;
 pub use pool::{Observed, Pool, PoolFull, Shadow, Violation};
 pub use profile::{Profile, ProfileError, Weighted};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::SignalSet;
+use crate::{CostOptions, SignalSet, SpeedPrior};
 
 /// Settings of one pool.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,10 @@ pub struct PoolOptions {
     pub retry: RetryOptions,
     /// How figures are carried from one scrape to the next.
     pub reckoning: ReckoningOptions,
+    /// What is believed of an endpoint's speed before its answers say better.
+    pub speed_prior: SpeedPrior,
+    /// How the terms of the cost are weighed.
+    pub cost: CostOptions,
 }
 
 impl Default for PoolOptions {
@@ -45,6 +49,8 @@ impl Default for PoolOptions {
             outlier: OutlierOptions::default(),
             retry: RetryOptions::default(),
             reckoning: ReckoningOptions::default(),
+            speed_prior: SpeedPrior::default(),
+            cost: CostOptions::default(),
         }
     }
 }
@@ -70,11 +76,13 @@ pub enum StalenessPolicy {
     Saturated,
     /// Its signals are left out and it is scored on this gateway's own leases alone. Traffic flows.
     Ignore,
+    /// What its signals say of others counts less and less with their age, and own leases count as ever. Traffic flows.
+    Trust,
 }
 
 impl StalenessPolicy {
-    /// Both policies.
-    pub const ALL: &'static [Self] = &[Self::Saturated, Self::Ignore];
+    /// Every policy.
+    pub const ALL: &'static [Self] = &[Self::Saturated, Self::Ignore, Self::Trust];
 
     /// The word in the configuration.
     #[must_use]
@@ -82,6 +90,7 @@ impl StalenessPolicy {
         match self {
             Self::Saturated => "saturated",
             Self::Ignore => "ignore",
+            Self::Trust => "trust",
         }
     }
 }

@@ -6,6 +6,8 @@
 
 use fastrand::Rng;
 
+use crate::signals::SignalSet;
+
 /// Totals closer than this are equal: noise of 32-bit sums.
 const TIE: f32 = 1e-6;
 
@@ -22,6 +24,8 @@ pub enum Picker {
     WeightedRandom,
     /// In turn.
     RoundRobin,
+    /// The lowest cost.
+    LeastCost,
 }
 
 impl Picker {
@@ -32,6 +36,7 @@ impl Picker {
         Self::Random,
         Self::WeightedRandom,
         Self::RoundRobin,
+        Self::LeastCost,
     ];
 
     /// The picker of this name.
@@ -49,6 +54,7 @@ impl Picker {
             Self::Random => "random",
             Self::WeightedRandom => "weighted-random",
             Self::RoundRobin => "round-robin",
+            Self::LeastCost => "least-cost",
         }
     }
 
@@ -66,6 +72,26 @@ impl Picker {
             Self::Random => "Takes any candidate. Reads no score.",
             Self::WeightedRandom => "Takes a candidate with a chance in proportion to its total.",
             Self::RoundRobin => "Takes the candidates in turn. Reads no score.",
+            Self::LeastCost => {
+                "Takes the lowest cost in seconds: the prefill work that stands before the call, its own at a price that rises with the pool's queues, \
+                 the decode slowdown it causes, pressure on the KV cache, and loading of its adapter. Among equals the session's home, then the endpoint that was given the least \
+                 work. Reads no score."
+            }
+        }
+    }
+
+    /// The signals it reads besides what scores read.
+    #[must_use]
+    pub const fn reads(self) -> SignalSet {
+        match self {
+            Self::LeastCost => SignalSet::QUEUED
+                .union(SignalSet::RUNNING)
+                .union(SignalSet::KV)
+                .union(SignalSet::BLOCKS)
+                .union(SignalSet::LORA),
+            Self::PowerOfTwo | Self::MaxScore | Self::Random | Self::WeightedRandom | Self::RoundRobin => {
+                SignalSet::NONE
+            }
         }
     }
 
@@ -74,7 +100,7 @@ impl Picker {
     pub const fn uses_scores(self) -> bool {
         match self {
             Self::PowerOfTwo | Self::MaxScore | Self::WeightedRandom => true,
-            Self::Random | Self::RoundRobin => false,
+            Self::Random | Self::RoundRobin | Self::LeastCost => false,
         }
     }
 }
@@ -108,6 +134,43 @@ pub(crate) fn highest(totals: &[f32], work: impl Fn(usize) -> u64, rng: &mut Rng
         }
     }
     best.0
+}
+
+/// Of the candidates whose cost is within `limit` the one with the least work; of equal ones any.
+pub(crate) fn lowest(costs: &[f64], limit: f64, work: impl Fn(usize) -> u64, rng: &mut Rng) -> usize {
+    let mut best = (0, u64::MAX);
+    let mut equals = 0_usize;
+    for (at, _) in costs.iter().enumerate().filter(|(_, cost)| **cost <= limit) {
+        let effort = work(at);
+        if effort < best.1 || equals == 0 {
+            best = (at, effort);
+            equals = 1;
+        } else if effort == best.1 {
+            equals += 1;
+            if rng.usize(..equals) == 0 {
+                best.0 = at;
+            }
+        }
+    }
+    best.0
+}
+
+/// Of two candidates drawn from those whose cost is within `limit`, the one with less of `own`.
+pub(crate) fn lower_of_two(costs: &[f64], limit: f64, own: impl Fn(usize) -> u32, rng: &mut Rng) -> usize {
+    let (mut pair, mut seen) = ([0; 2], 0_usize);
+    for (at, _) in costs.iter().enumerate().filter(|(_, cost)| **cost <= limit) {
+        seen += 1;
+        // A sample of two, each pair with the same chance.
+        let place = if seen <= 2 { seen - 1 } else { rng.usize(..seen) };
+        if let Some(drawn) = pair.get_mut(place) {
+            *drawn = at;
+        }
+    }
+    match (seen, own(pair[0]).cmp(&own(pair[1]))) {
+        (0 | 1, _) | (_, std::cmp::Ordering::Less) => pair[0],
+        (_, std::cmp::Ordering::Greater) => pair[1],
+        (_, std::cmp::Ordering::Equal) => pair[rng.usize(..2)],
+    }
 }
 
 /// A candidate with a chance in proportion to its total; any of them when no total is above zero.
@@ -174,6 +237,18 @@ mod tests {
         }
         assert!(taken.iter().all(|times| (900..1_100).contains(times)), "{taken:?}");
         assert_eq!(highest(&[0.0], |_| u64::MAX, &mut rng), 0);
+    }
+
+    #[test]
+    fn of_two_cheap_ones_the_less_used_wins() {
+        let mut rng = Rng::with_seed(1);
+        assert_eq!(lower_of_two(&[3.0, 1.0, 2.0], 1.5, |_| 0, &mut rng), 1);
+        let mut taken = [0; 4];
+        for _ in 0..3_000 {
+            taken[lower_of_two(&[1.0, 1.0, 9.0, 1.0], 2.0, |at| [5, 4, 0, 6][at], &mut rng)] += 1;
+        }
+        assert_eq!((taken[2], taken[3]), (0, 0), "{taken:?}");
+        assert!((800..1_200).contains(&taken[0]), "{taken:?}");
     }
 
     #[test]

@@ -6,6 +6,8 @@ mod booking;
 mod choose;
 mod consider;
 mod invariants;
+mod learn;
+mod least_cost;
 mod lifecycle;
 mod observe;
 mod pick;
@@ -18,15 +20,18 @@ use maitred_types::{Address, EndpointId, Incarnation, Time};
 use std::fmt;
 
 use crate::adapters::Adapters;
+use crate::backlog::Backlog;
 use crate::columns::{Columns, Endpoint, Freshness, Gate, Phase, Trial};
 use crate::counters::PoolCounters;
 use crate::event::{EventQueue, PoolEvent};
 use crate::hash::name_hash;
 use crate::lease::{LeaseTable, MAX_LEASES};
+use crate::lengths::Lengths;
 use crate::options::{EndpointOptions, PoolOptions};
 use crate::profile::Profile;
 use crate::reckoning::Load;
 use crate::retry::RetryBudget;
+use crate::speed::Speed;
 use crate::starts::Starts;
 
 pub use consider::Shadow;
@@ -43,6 +48,8 @@ pub struct Pool {
     columns: Columns,
     leases: LeaseTable,
     retries: RetryBudget,
+    lengths: Lengths,
+    fleet: learn::Fleet,
     starts: Starts,
     events: EventQueue,
     counters: PoolCounters,
@@ -92,6 +99,8 @@ impl Pool {
             columns: Columns::default(),
             leases: LeaseTable::default(),
             retries: RetryBudget::default(),
+            lengths: Lengths::default(),
+            fleet: learn::Fleet::default(),
             starts: Starts::default(),
             events,
             counters: PoolCounters::default(),
@@ -186,7 +195,10 @@ impl Pool {
     fn begin_life(&mut self, at: usize, incarnation: Incarnation, who: (Address, EndpointOptions), now: Time) {
         let (address, options) = who;
         let key = name_hash(address.as_str());
-        let endpoint = Endpoint::new(address, options, now);
+        let mut speed = Speed::new(self.options.speed_prior.pace());
+        speed.set_fleet(self.fleet.factors);
+        let pace = speed.pace();
+        let endpoint = Endpoint::new(address, options, speed, now);
         let gate = Gate {
             phase: Phase::Loading,
             trial: Trial::None,
@@ -202,6 +214,8 @@ impl Pool {
         put(&mut self.columns.gates, at, gate);
         put(&mut self.columns.loads, at, load);
         put(&mut self.columns.adapters, at, Adapters::default());
+        put(&mut self.columns.backlogs, at, Backlog::default());
+        put(&mut self.columns.paces, at, pace);
         put(&mut self.columns.keys, at, key);
         put(&mut self.columns.work, at, 0);
         put(&mut self.columns.matched, at, 0.0);

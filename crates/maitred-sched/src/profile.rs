@@ -150,6 +150,12 @@ impl Profile {
         Self::of(&[], Picker::RoundRobin)
     }
 
+    /// The lowest cost in seconds; see [`Picker::LeastCost`].
+    #[must_use]
+    pub fn least_cost() -> Self {
+        Self::of(&[], Picker::LeastCost)
+    }
+
     fn of(scorers: &[(Scorer, f32)], picker: Picker) -> Self {
         let weighted = scorers.iter().map(|(scorer, weight)| Weighted {
             scorer: *scorer,
@@ -185,7 +191,11 @@ impl Profile {
     pub fn reads(&self) -> SignalSet {
         let filters = self.filters.iter().map(|filter| filter.reads());
         let scorers = self.scorers.iter().map(|weighted| weighted.scorer.reads());
-        filters.chain(scorers).fold(SignalSet::NONE, SignalSet::union)
+        let picker = std::iter::once(self.picker.reads());
+        filters
+            .chain(scorers)
+            .chain(picker)
+            .fold(SignalSet::NONE, SignalSet::union)
     }
 }
 
@@ -298,6 +308,7 @@ mod tests {
         check(Profile::default(), "queued, kv_used, blocks, lora");
         check(Profile::least_request(), "none");
         check(Profile::round_robin(), "none");
+        check(Profile::least_cost(), "queued, running, kv_used, blocks, lora");
         let built_in = Profile::build(Filter::BUILT_IN, &[LEAST], &[Picker::PowerOfTwo]);
         assert_eq!(built_in, Ok(Profile::least_request()));
     }

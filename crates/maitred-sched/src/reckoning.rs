@@ -33,6 +33,7 @@ use std::time::Duration;
 use maitred_types::{Time, TokenCount};
 
 use crate::ReckoningOptions;
+use crate::backlog::seconds;
 use crate::lease::{Lease, LeaseList, LeaseTable};
 
 /// Block size taken where nobody says one.
@@ -136,6 +137,17 @@ impl Load {
             grown_at: now,
             rate: options.decode_rate.clamp(RATE_BOUNDS.0, RATE_BOUNDS.1),
         }
+    }
+
+    /// One over the tokens that the KV pool holds; zero when that is not known.
+    pub(crate) const fn kv_share(&self) -> f64 {
+        self.kv_share
+    }
+
+    /// Tokens in the KV cache, as far as that is known.
+    pub(crate) fn context(&self, now: Time) -> Option<f64> {
+        let used = self.kv_used(now)?;
+        (self.kv_share > 0.0).then(|| used / self.kv_share)
     }
 
     /// Output tokens per second of one lease, as learnt.
@@ -252,6 +264,27 @@ impl Load {
         }
     }
 
+    /// The figures where what the sample says of others is believed to this degree, from 0 to 1.
+    #[inline]
+    pub(crate) fn trusted(&self, in_flight: u32, trust: f64, now: Time) -> Estimate {
+        if trust >= 1.0 {
+            return self.estimate(in_flight, now);
+        }
+        let own = self.own(in_flight);
+        if trust <= 0.0 {
+            return own;
+        }
+        let all = self.estimate(in_flight, now);
+        let faded = |all: u32, own: u32| own + part(all.saturating_sub(own), trust);
+        let (queued, running) = (faded(all.queued, own.queued), faded(all.running, own.running));
+        Estimate {
+            active: queued + running,
+            queued,
+            running,
+            kv_used: all.kv_used,
+        }
+    }
+
     /// The figures that `in_flight` own leases alone give.
     pub(crate) const fn own(&self, in_flight: u32) -> Estimate {
         let queued = in_flight.saturating_sub(self.decoding);
@@ -282,9 +315,14 @@ impl Load {
     }
 }
 
-/// Seconds from `earlier` to `later`; cheaper than by way of a `Duration`, and asked for every endpoint in every pick.
-fn seconds(earlier: Time, later: Time) -> f64 {
-    later.as_nanos().saturating_sub(earlier.as_nanos()) as f64 * 1e-9
+/// This share, from 0 to 1, of a count.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "no share of a count is above it or below zero"
+)]
+fn part(count: u32, share: f64) -> u32 {
+    (f64::from(count) * share).round() as u32
 }
 
 /// What a sample provably does not include.
@@ -295,9 +333,16 @@ pub(crate) struct Outside {
     ended: u32,
     started: u32,
     kv_moved: f64,
+    /// Leases that wait now and were booked after the sample was asked for.
+    later: u32,
 }
 
 impl Outside {
+    /// The most own leases that can have waited for their first token when the sample was taken, given those that wait now.
+    pub(crate) const fn own_waiting(&self, waiting: u32) -> u32 {
+        waiting.saturating_sub(self.later) + self.started
+    }
+
     /// Draws the line for a sample taken at `sampled_at`: every lease of `list` booked by `cut` is marked as included.
     pub(crate) fn of(leases: &mut LeaseTable, list: LeaseList, marks: &mut Marks, sampled_at: Time, cut: Time) -> Self {
         let mut outside = Self::default();
@@ -310,6 +355,7 @@ impl Outside {
                 outside.unseen += 1;
                 outside.unseen_waiting += u32::from(lease.decoding_since.is_none());
                 outside.kv_moved += lease.kv_tokens;
+                outside.later += u32::from(lease.booked_at > sampled_at && lease.decoding_since.is_none());
             }
             true
         });

@@ -6,6 +6,7 @@ use maitred_types::{Address, EndpointId, Time};
 
 use crate::columns::Tally;
 use crate::event::DrainCause;
+use crate::pace::Pace;
 use crate::readiness::Proofs;
 use crate::reckoning::Estimate;
 use crate::signals::Signals;
@@ -85,6 +86,14 @@ pub struct EndpointRow<'a> {
     pub estimate: Estimate,
     /// Output tokens per second of one lease, as learnt.
     pub decode_rate: f64,
+    /// How fast it is, as learnt.
+    pub pace: Pace,
+    /// How many times as long as the pool's median it takes for a prompt token. Above 1 it is slow.
+    pub slowness: f64,
+    /// Calls that its pace was learnt from.
+    pub speed_samples: u64,
+    /// Seconds of prefill work that stand before a new call, reckoned.
+    pub queue_seconds: f64,
     /// Its share of the pool's recent picks, 0 to 1 (half-life 30 s).
     pub share: f64,
     /// How its leases ended.

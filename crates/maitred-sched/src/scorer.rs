@@ -7,6 +7,7 @@
 
 use crate::adapters::AdapterPlace;
 use crate::columns::{Columns, Freshness};
+use crate::cost::Size;
 use crate::hash::mix;
 use crate::reckoning::Estimate;
 use crate::signals::SignalSet;
@@ -23,6 +24,8 @@ const KV_KNEE: f32 = 0.90;
 const KV_CLIFF: f32 = 0.95;
 /// Stands in a column of fractions for one that is not known.
 const KV_UNKNOWN: f32 = -1.0;
+/// Seconds to the first token at which `predicted-latency` gives one half.
+const LATENCY_SCALE: f64 = 1.0;
 /// The value of an endpoint that does not say.
 const NEUTRAL: f32 = 0.5;
 
@@ -45,6 +48,8 @@ pub enum Scorer {
     SessionAffinity,
     /// The part of the prompt in the prefix cache.
     PrefixAffinity,
+    /// Seconds to the first token.
+    PredictedLatency,
 }
 
 impl Scorer {
@@ -58,10 +63,11 @@ impl Scorer {
         Self::LoraAffinity,
         Self::SessionAffinity,
         Self::PrefixAffinity,
+        Self::PredictedLatency,
     ];
 
     /// How many there are, so also the most that a profile can have.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
 
     /// The weight of a scorer that is named without one.
     pub const DEFAULT_WEIGHT: f32 = 1.0;
@@ -84,6 +90,7 @@ impl Scorer {
             Self::LoraAffinity => "lora-affinity",
             Self::SessionAffinity => "session-affinity",
             Self::PrefixAffinity => "prefix-affinity",
+            Self::PredictedLatency => "predicted-latency",
         }
     }
 
@@ -117,6 +124,10 @@ impl Scorer {
                  taken to hold in its prefix cache, those included that calls before this one are about to bring there. Has no say about \
                  other calls. Needs no signal."
             }
+            Self::PredictedLatency => {
+                "1 / (1 + s), where s are the reckoned seconds to the first token: the prefill work that stands before the call and its own, less \
+                 what is cached there, at the endpoint's learnt speed."
+            }
         }
     }
 
@@ -129,7 +140,11 @@ impl Scorer {
             Self::Kv => SignalSet::KV.union(SignalSet::BLOCKS),
             Self::LoraAffinity => SignalSet::LORA,
             // What others send is a bonus here, not a need.
-            Self::LeastRequest | Self::Prefill | Self::SessionAffinity | Self::PrefixAffinity => SignalSet::NONE,
+            Self::LeastRequest
+            | Self::Prefill
+            | Self::SessionAffinity
+            | Self::PrefixAffinity
+            | Self::PredictedLatency => SignalSet::NONE,
         }
     }
 
@@ -137,7 +152,9 @@ impl Scorer {
     pub(crate) const fn is_affinity(self) -> bool {
         match self {
             Self::LoraAffinity | Self::SessionAffinity | Self::PrefixAffinity => true,
-            Self::LeastRequest | Self::Queue | Self::Running | Self::Prefill | Self::Kv => false,
+            Self::LeastRequest | Self::Queue | Self::Running | Self::Prefill | Self::Kv | Self::PredictedLatency => {
+                false
+            }
         }
     }
 
@@ -147,7 +164,9 @@ impl Scorer {
             Self::LoraAffinity => subject.adapter.is_some(),
             Self::SessionAffinity => subject.home.is_some(),
             Self::PrefixAffinity => subject.prompt.is_some(),
-            Self::LeastRequest | Self::Queue | Self::Running | Self::Prefill | Self::Kv => true,
+            Self::LeastRequest | Self::Queue | Self::Running | Self::Prefill | Self::Kv | Self::PredictedLatency => {
+                true
+            }
         }
     }
 
@@ -173,6 +192,9 @@ impl Scorer {
                 Some(prompt) => fill(&figures.matched, values, |matched| matched / prompt),
                 None => values.fill(0.0),
             },
+            Self::PredictedLatency => fill(candidates, values, |slot| {
+                narrowed(LATENCY_SCALE / (LATENCY_SCALE + scene.latency(*slot as usize)))
+            }),
         }
     }
 }
@@ -240,6 +262,7 @@ pub(crate) struct Subject {
     pub(crate) home: Option<usize>,
     /// Prompt tokens of an ask of whose prompt somebody holds a part: see [`Columns::matched`].
     pub(crate) prompt: Option<f32>,
+    pub(crate) size: Size,
 }
 
 /// What scorers and optional filters look at.
@@ -250,15 +273,16 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// The endpoint's figures now: reckoned where its signals are fresh, own leases alone where they are not.
+    /// The endpoint's figures now: reckoned where its signals are fresh, own leases alone where they are not, and
+    /// something between the two under a policy that trusts by degrees.
     #[inline]
     pub(crate) fn estimate(&self, at: usize) -> Estimate {
         let (gate, load) = (&self.columns.gates[at], &self.columns.loads[at]);
-        if gate.is_fresh(&self.subject.freshness) {
-            load.estimate(gate.in_flight, self.subject.freshness.now)
-        } else {
-            load.own(gate.in_flight)
-        }
+        load.trusted(
+            gate.in_flight,
+            gate.trust(&self.subject.freshness),
+            self.subject.freshness.now,
+        )
     }
 }
 

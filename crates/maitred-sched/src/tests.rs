@@ -1,6 +1,7 @@
 //! What the crate does, area by area, seen through its public face.
 
 mod consider;
+mod costs;
 mod health;
 mod leases;
 mod life;

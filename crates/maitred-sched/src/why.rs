@@ -5,6 +5,7 @@ use std::fmt;
 use maitred_types::EndpointId;
 use smallvec::SmallVec;
 
+use crate::cost::CostTerms;
 use crate::filter::{Filter, Removed};
 use crate::picker::Picker;
 use crate::profile::Weighted;
@@ -35,6 +36,8 @@ pub enum PickReason {
     Turn,
     /// By chance.
     Chance,
+    /// It had the lowest cost.
+    Cheapest,
 }
 
 impl PickReason {
@@ -48,6 +51,7 @@ impl PickReason {
         Self::Session,
         Self::Turn,
         Self::Chance,
+        Self::Cheapest,
     ];
 
     /// The word for logs, metrics and records.
@@ -62,6 +66,7 @@ impl PickReason {
             Self::Session => "session",
             Self::Turn => "turn",
             Self::Chance => "chance",
+            Self::Cheapest => "cheapest",
         }
     }
 }
@@ -84,6 +89,8 @@ pub struct Ranked {
     pub endpoint: EndpointId,
     /// The sum of its weighted values; 0 where nothing was scored.
     pub total: f32,
+    /// What it would have cost, where costs decided.
+    pub cost: Option<CostTerms>,
     values: [f32; Scorer::COUNT],
 }
 
@@ -92,6 +99,7 @@ impl Ranked {
         Self {
             endpoint,
             total,
+            cost: None,
             values,
         }
     }
@@ -127,6 +135,8 @@ pub struct Why {
     pub removed: Removed,
     /// Who was removed, for [`Explain::Full`]; at most [`MAX_REMOVALS`] of them.
     pub removals: Removals,
+    /// The price of own work, where costs decided.
+    pub price: Option<f64>,
     pub(crate) scorers: SmallVec<[Weighted; Scorer::COUNT]>,
     pub(crate) ranked: SmallVec<[Ranked; MAX_RANKED]>,
 }

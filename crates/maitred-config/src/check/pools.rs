@@ -177,6 +177,7 @@ impl Checker<'_> {
                     help,
                 );
             }
+            StalenessPolicy::Trust => {}
             StalenessPolicy::Ignore => {
                 self.warn(
                     &interval,

@@ -110,6 +110,9 @@ impl ClosedSet for StalenessPolicy {
         match self {
             Self::Saturated => "It counts as full, so nothing is dispatched blind.",
             Self::Ignore => "Its signals are left out and it is judged by this gateway's own calls alone.",
+            Self::Trust => {
+                "What its signals say of others counts less and less with their age; this gateway's own calls count as ever."
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::columns::{Phase, Trial};
 use crate::event::DrainCause;
 use crate::lease::Lease;
 use crate::outlier::Failed;
+use crate::pace::Work;
 use crate::pool::Pool;
 use crate::pool::sabotage::Sabotage;
 
@@ -25,6 +26,7 @@ impl Pool {
         booked.first_token_at = Some(now);
         let booked = *booked;
         let at = booked.endpoint.slot.index();
+        self.learn_start(&booked, at, now);
         self.begin_decode(lease, now);
         if self.columns.endpoints[at].outlier.counts(booked.booked_at) {
             self.prove(at);
@@ -43,6 +45,19 @@ impl Pool {
         let at = booked.endpoint.slot.index();
         self.columns.loads[at].begins(booked, now);
         self.columns.endpoints[at].marks.started(booked, now);
+        let work = booked.work;
+        self.leave_queue(at, lease, work, now);
+        let batch = self.batch(at, now);
+        if let Some(booked) = self.leases.get_mut(lease) {
+            booked.batch = batch;
+        }
+    }
+
+    /// Takes a lease out of what its endpoint has to prefill.
+    fn leave_queue(&mut self, at: usize, lease: LeaseId, work: Work, now: Time) {
+        let list = &mut self.columns.endpoints[at].leases;
+        let head = self.leases.leave_queue(lease, list).map(|oldest| oldest.work);
+        self.columns.backlogs[at].left(work, head, now);
     }
 
     /// Lets the calls whose beginning is assumed begin when their time has come.
@@ -81,6 +96,7 @@ impl Pool {
             };
         }
         self.release(lease, &booked, usage, now);
+        self.learn_end(&booked, end, usage, now);
         self.judge(&booked, end, now);
         self.settle_drain(booked.endpoint.slot.index());
         FinishReport::Ended {
@@ -93,6 +109,9 @@ impl Pool {
     /// Gives back what a lease held on its endpoint.
     fn release(&mut self, lease: LeaseId, booked: &Lease, usage: Option<&Usage>, now: Time) {
         let at = booked.endpoint.slot.index();
+        if booked.decoding_since.is_none() {
+            self.leave_queue(at, lease, booked.work, now);
+        }
         let endpoint = &mut self.columns.endpoints[at];
         self.leases.remove(lease, Some(&mut endpoint.leases));
         let mut booked = *booked;
@@ -111,8 +130,9 @@ impl Pool {
             self.columns.adapters[at].release(adapter);
         }
         if let Some(cached) = usage.and_then(|usage| usage.cached_input) {
-            let saved = u64::from(cached.get().min(booked.input.get()));
-            self.columns.work[at] = self.columns.work[at].saturating_sub(saved);
+            let work = &mut self.columns.work[at];
+            let saved = u64::from(cached.min(booked.input).get());
+            *work = (*work + u64::from(booked.cached.get())).saturating_sub(saved);
         }
         if self.is_sabotaged(Sabotage::LoseRelease) {
             return;

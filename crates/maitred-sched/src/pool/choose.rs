@@ -7,6 +7,7 @@ use crate::ask::Ask;
 use crate::columns::slot_number;
 use crate::picker::{self, Picker};
 use crate::pool::Pool;
+use crate::pool::least_cost::Costs;
 use crate::pool::pick::Field;
 use crate::profile::{Profile, Weighted};
 use crate::scorer::{Figures, Scene, Scorer, Subject, clamp_score, rendezvous};
@@ -21,11 +22,13 @@ pub(super) struct Scratch {
     /// Values of all candidates, scorer by scorer.
     values: Vec<f32>,
     totals: Vec<f32>,
+    pub(super) costs: Costs,
 }
 
 impl Scratch {
     pub(super) fn reserve(&mut self, endpoints: usize) {
         self.figures.reserve(endpoints);
+        self.costs.reserve(endpoints);
         self.candidates.reserve(endpoints.saturating_sub(self.candidates.len()));
         self.totals.reserve(endpoints.saturating_sub(self.totals.len()));
         let values = endpoints * Scorer::COUNT;
@@ -92,7 +95,8 @@ impl Pool {
         let session = ask.session?;
         let scorers = self.profile.scorers();
         let heeds = |weighted: &Weighted| weighted.scorer == Scorer::SessionAffinity && weighted.weight > 0.0;
-        let is_heeded = self.profile.picker().uses_scores() && scorers.iter().any(heeds);
+        let is_heeded = self.profile.picker() == Picker::LeastCost
+            || (self.profile.picker().uses_scores() && scorers.iter().any(heeds));
         is_heeded
             .then(|| rendezvous(session, &self.columns, &self.scratch.candidates))
             .flatten()
@@ -120,6 +124,7 @@ impl Pool {
                 Choice::new(at, PickReason::Scored)
             }
             Picker::PowerOfTwo => self.better_of_two(subject),
+            Picker::LeastCost => self.cheapest(subject),
         }
     }
 
@@ -165,9 +170,13 @@ impl Pool {
         let mut places: SmallVec<[usize; MAX_RANKED]> = SmallVec::new();
         places.push(choice.at);
         places.extend(choice.against);
-        if explain == Explain::Full {
+        let by_cost = self.profile.picker() == Picker::LeastCost;
+        if explain == Explain::Full && by_cost {
+            self.cost_all(subject);
+            add_best(&self.scratch.costs.totals, |cost| -cost, &mut places);
+        } else if explain == Explain::Full {
             self.score_all(subject);
-            add_best(&self.scratch.totals, &mut places);
+            add_best(&self.scratch.totals, f64::from, &mut places);
         }
         let mut why = Why {
             picker: self.profile.picker(),
@@ -176,10 +185,17 @@ impl Pool {
             candidates: slot_number(self.scratch.candidates.len()),
             removed: field.removed,
             removals: Removals::new(),
+            price: None,
             scorers: SmallVec::from_slice(self.profile.scorers()),
             ranked: SmallVec::new(),
         };
         self.rank(&places, subject, &mut why);
+        if by_cost && !self.scratch.costs.totals.is_empty() {
+            why.price = Some(self.scratch.costs.price);
+            for (place, ranked) in places.iter().zip(&mut why.ranked) {
+                ranked.cost = Some(self.terms(*place, subject));
+            }
+        }
         why
     }
 
@@ -246,11 +262,11 @@ fn score(scorers: &[Weighted], scene: &Scene<'_>, candidates: &[u32], buffers: &
     u64::from(not_numbers)
 }
 
-/// Appends the places of the highest totals that are not there yet, best first, until the record is full.
-fn add_best(totals: &[f32], places: &mut SmallVec<[usize; MAX_RANKED]>) {
+/// Appends the places of those worth most that are not there yet, best first, until the record is full.
+fn add_best<T: Copy>(totals: &[T], worth: impl Fn(T) -> f64, places: &mut SmallVec<[usize; MAX_RANKED]>) {
     while places.len() < MAX_RANKED.min(totals.len()) {
         let others = totals.iter().enumerate().filter(|(at, _)| !places.contains(at));
-        match others.max_by(|a, b| a.1.total_cmp(b.1)) {
+        match others.max_by(|a, b| worth(*a.1).total_cmp(&worth(*b.1))) {
             Some((at, _)) => places.push(at),
             None => return,
         }

@@ -82,6 +82,7 @@ impl Pool {
 
     fn check_counts(&self) -> Result<(), Violation> {
         let mut sums = vec![Sums::default(); self.columns.len()];
+        let mut pending = vec![0.0; self.columns.len()];
         let mut fenced = 0;
         for lease in self.leases.iter() {
             if lease.fenced {
@@ -94,6 +95,7 @@ impl Pool {
             };
             let decodes = lease.decoding_since.is_some();
             let sum = &mut sums[at];
+            pending[at] += if decodes { 0.0 } else { lease.work.tokens };
             sum.in_flight += 1;
             sum.decoding += u32::from(decodes);
             sum.prefill_tokens += if decodes { 0 } else { u64::from(lease.input.get()) };
@@ -103,10 +105,10 @@ impl Pool {
             let found = format!("{fenced} fenced leases, {} counted", self.leases.fenced());
             return Err(Violation::new("S2", found));
         }
-        self.compare(&sums)
+        self.compare(&sums, &pending)
     }
 
-    fn compare(&self, sums: &[Sums]) -> Result<(), Violation> {
+    fn compare(&self, sums: &[Sums], pending: &[f64]) -> Result<(), Violation> {
         for (at, expected) in sums.iter().enumerate() {
             let (gate, load) = (&self.columns.gates[at], &self.columns.loads[at]);
             if gate.phase == Phase::Gone {
@@ -118,6 +120,14 @@ impl Pool {
                 prefill_tokens: load.prefill_tokens,
                 expected_blocks: load.expected_blocks,
             };
+            if (self.columns.backlogs[at].pending().tokens - pending[at]).abs() > 1e-3 {
+                let id = self.columns.id(at);
+                let found = format!(
+                    "{id:?} has {:?}, its leases give {}",
+                    self.columns.backlogs[at], pending[at]
+                );
+                return Err(Violation::new("S2", found));
+            }
             if counted != *expected {
                 let id = self.columns.id(at);
                 let found = format!("{id:?} counts {counted:?}, its leases give {expected:?}");

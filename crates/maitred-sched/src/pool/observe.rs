@@ -106,6 +106,13 @@ impl Pool {
         load.set_pool(endpoint.kv_pool(Some(signals)));
         load.take(sample, &outside, sampled_at, self.now);
         self.columns.gates[at].sampled_at = Some(sampled_at);
+        let waiting = self.columns.gates[at]
+            .in_flight
+            .saturating_sub(self.columns.loads[at].decoding);
+        let foreign = f64::from(signals.queued.saturating_sub(outside.own_waiting(waiting)));
+        let work = self.fleet.mean_work.times(foreign);
+        let seconds = self.columns.paces[at].seconds(work);
+        self.columns.backlogs[at].see_foreign(seconds, sampled_at);
         let last = endpoint.reported.as_ref();
         if last.is_none_or(|last| last.lora != signals.lora) {
             self.columns.adapters[at].take(signals.lora.as_ref());

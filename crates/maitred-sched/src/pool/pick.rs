@@ -4,9 +4,11 @@ use maitred_types::{EndpointId, LeaseId, Time};
 
 use crate::ask::{Ask, AttemptKind, Delivery, Picked, Refusal};
 use crate::columns::{Gate, Phase, Trial, slot_number};
+use crate::cost::{Size, whole_tokens};
 use crate::filter::{Filter, Removed};
 use crate::hash::name_hash;
 use crate::lease::Lease;
+use crate::pace::Work;
 use crate::pool::Pool;
 use crate::pool::choose::Choice;
 use crate::pool::sabotage::Sabotage;
@@ -66,7 +68,7 @@ impl Pool {
         }
         let Selected { at, why, field } = self.select(ask).map_err(|field| self.refusal(&field))?;
         self.check_booking(at, ask, &field);
-        let lease = self.book(at, ask, now).ok_or(full)?;
+        let lease = self.book(at, ask, self.size(ask), now).ok_or(full)?;
         Ok(Picked {
             lease,
             endpoint: self.columns.id(at),
@@ -86,6 +88,7 @@ impl Pool {
             adapter: ask.adapter.map(name_hash),
             home: None,
             prompt: None,
+            size: self.size(ask),
         };
         let mut field = self.gather(ask);
         let pinned = self.pinned(ask);
@@ -196,17 +199,21 @@ impl Pool {
         }
     }
 
-    fn book(&mut self, at: usize, ask: &Ask<'_>, now: Time) -> Option<LeaseId> {
+    fn book(&mut self, at: usize, ask: &Ask<'_>, size: Size, now: Time) -> Option<LeaseId> {
         let endpoint = self.columns.id(at);
         let mut lease = Lease::new(endpoint, now, ask.input_tokens);
+        self.reckon(at, &mut lease, size, now);
+        lease.length_key = ask.length_key;
         let gate = &mut self.columns.gates[at];
         lease.adapter = ask.adapter.map(name_hash);
         lease.retry = ask.attempt == AttemptKind::Retry;
         lease.trial = gate.trial == Trial::Open;
         lease.delivery = ask.delivery;
-        self.columns.loads[at].booked(&mut lease, ask.output_tokens);
+        self.columns.loads[at].booked(&mut lease, whole_tokens(size.output));
         let row = &mut self.columns.endpoints[at];
         let id = self.leases.insert(lease, &mut row.leases)?;
+        self.columns.backlogs[at].booked(lease.work, now);
+        self.fleet.booked(lease.work);
         if lease.delivery == Delivery::Whole {
             let start = self.columns.loads[at].assumed_start(now);
             self.starts.plan(id, start, &self.leases);
@@ -220,7 +227,7 @@ impl Pool {
         gate.in_flight += 1;
         row.tally.picks += 1;
         row.recent.add_one(now);
-        self.columns.work[at] += u64::from(ask.input_tokens.get()) + 1;
+        self.columns.work[at] += u64::from(ask.input_tokens.saturating_sub(lease.cached).get()) + 1;
         if let Some(adapter) = lease.adapter {
             self.columns.adapters[at].book(adapter);
         }
@@ -228,6 +235,16 @@ impl Pool {
             self.retries.take();
         }
         Some(id)
+    }
+
+    /// Writes down what a lease has to be computed, what stands before it, and when its first token should come.
+    fn reckon(&self, at: usize, lease: &mut Lease, size: Size, now: Time) {
+        let (pace, backlog) = (&self.columns.paces[at], &self.columns.backlogs[at]);
+        let cached = f64::from(self.columns.matched[at]);
+        lease.cached = whole_tokens(cached).min(lease.input);
+        lease.work = Work::of(size.input, cached);
+        lease.ahead = backlog.ahead(pace, now);
+        lease.reckoned = backlog.seconds(pace, now) + pace.fixed + pace.seconds(lease.work);
     }
 
     /// Looks at the hard filters once more, for the one that is about to be booked. Costs a few nanoseconds and makes a

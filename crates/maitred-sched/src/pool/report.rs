@@ -44,12 +44,12 @@ impl Pool {
             age: gate.sampled_at.map(|sampled| freshness.now.since(sampled)),
             is_fresh,
             is_frozen: gate.frozen,
-            estimate: if is_fresh {
-                load.estimate(gate.in_flight, freshness.now)
-            } else {
-                load.own(gate.in_flight)
-            },
+            estimate: load.trusted(gate.in_flight, gate.trust(freshness), freshness.now),
             decode_rate: load.rate(),
+            pace: self.columns.paces[at],
+            slowness: endpoint.speed.factors().0 / self.fleet.factors.0,
+            speed_samples: endpoint.speed.samples(),
+            queue_seconds: self.columns.backlogs[at].seconds(&self.columns.paces[at], freshness.now),
             share: if picks > 0.0 { recent / picks } else { 0.0 },
             tally: endpoint.tally,
         }

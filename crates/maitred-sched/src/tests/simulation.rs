@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fastrand::Rng;
-use maitred_types::{EndpointId, LeaseEnd, LeaseId, ModelName, Time, TokenCount};
+use maitred_types::{EndpointId, LeaseEnd, LeaseId, ModelName, Time, TokenCount, Usage, UsageSource};
 
 use crate::hash::mix;
 use crate::pool::sabotage::Sabotage;
@@ -268,6 +268,8 @@ impl World {
             session: (self.rng.u32(..3) == 0).then(|| self.rng.u64(..9)),
             input_tokens: TokenCount::new(self.rng.u32(..4_000)),
             output_tokens: TokenCount::new(self.rng.u32(..400)),
+            output_limit: (self.rng.u32(..3) == 0).then(|| TokenCount::new(self.rng.u32(..400))),
+            length_key: (self.rng.u32(..3) == 0).then(|| self.rng.u64(..9)),
             chain: None,
             excluded: &excluded,
             pinned: if self.rng.u32(..5) == 0 { self.any_known() } else { None },
@@ -344,7 +346,8 @@ impl World {
         // What becomes due with the end itself has happened before it.
         self.pool.advance(self.now);
         let present = self.pool.rows(self.now).any(|row| row.endpoint == endpoint);
-        let report = self.pool.finish(lease, end, None, self.now);
+        let usage = self.rng.bool().then(|| usage(&mut self.rng));
+        let report = self.pool.finish(lease, end, usage.as_ref(), self.now);
         self.ended.push(lease);
         self.finished += 1;
         if !present {
@@ -584,6 +587,17 @@ fn options(rng: &mut Rng) -> PoolOptions {
     options.outlier.failures = rng.u32(0..4);
     options.retry.min = rng.u32(0..4);
     options
+}
+
+/// What an endpoint may say, however little it has to do with the call.
+fn usage(rng: &mut Rng) -> Usage {
+    Usage {
+        input: TokenCount::new(rng.u32(..5_000)),
+        cached_input: rng.bool().then(|| TokenCount::new(rng.u32(..6_000))),
+        output: TokenCount::new(rng.u32(..500)),
+        reasoning: None,
+        source: UsageSource::Reported,
+    }
 }
 
 fn profile(rng: &mut Rng) -> Profile {

@@ -605,7 +605,7 @@ fn no_picker() {
        |
     10 |   - name: mine
        |     ^^^^
-       = help: expected `power-of-two`, `max-score`, `random`, `weighted-random` or `round-robin`
+       = help: expected `power-of-two`, `max-score`, `random`, `weighted-random`, `round-robin` or `least-cost`
                How one of the candidates is taken
                a profile has exactly one picker
     ");
@@ -627,7 +627,7 @@ fn two_pickers() {
 #[test]
 fn a_list_of_pickers() {
     insta::assert_snapshot!(errors(&profile("    picker: [random, max-score]")), @r"
-    error: expected `power-of-two`, `max-score`, `random`, `weighted-random` or `round-robin`, found a list
+    error: expected `power-of-two`, `max-score`, `random`, `weighted-random`, `round-robin` or `least-cost`, found a list
       --> maitred.yaml:11:5 (profiles[0].picker)
        |
     11 |     picker: [random, max-score]
@@ -668,7 +668,7 @@ fn a_picker_without_scores() {
        |
     11 |     picker: max-score
        |             ^^^^^^^^^
-       = help: add to `scorers` one or more of least-request, queue, running, prefill, kv, lora-affinity, session-affinity, prefix-affinity
+       = help: add to `scorers` one or more of least-request, queue, running, prefill, kv, lora-affinity, session-affinity, prefix-affinity, predicted-latency
     ");
 }
 
