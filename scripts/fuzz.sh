@@ -20,6 +20,7 @@ fuzz() {
     cargo +nightly fuzz run "$target" "$own" "${@:2}" -- -max_total_time="$seconds"
 }
 fuzz request crates/maitred-llm/corpus/request
+fuzz chain crates/maitred-llm/corpus/request
 fuzz sse crates/maitred-llm/corpus/sse
 fuzz metrics_page crates/maitred-engines/fixtures
 fuzz config examples

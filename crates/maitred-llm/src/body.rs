@@ -8,7 +8,7 @@
 mod cursor;
 mod error;
 mod fields;
-mod text;
+pub(crate) mod text;
 
 use std::borrow::Cow;
 
@@ -165,6 +165,12 @@ impl BodyView {
     #[must_use]
     pub const fn system(&self) -> Option<Span> {
         self.fields.system
+    }
+
+    /// Where the value of `cache_salt` lies, with which vLLM keeps the prefix caches of its callers apart.
+    #[must_use]
+    pub const fn cache_salt(&self) -> Option<Span> {
+        self.fields.cache_salt
     }
 
     /// The bytes of a value, exactly as the client wrote them; empty for a span of another body.

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::sse::{Event, Reader};
 use crate::{
-    AnswerTap, BodyError, BodyView, CallKind, Edits, MAX_DEPTH, MAX_MEMBER, Spliced, UsageAsk, estimate_tokens, scan,
+    AnswerTap, BodyError, BodyView, CallKind, ChainRule, Edits, MAX_DEPTH, MAX_MEMBER, PromptText, Spliced, UsageAsk,
+    estimate_tokens, scan,
 };
 
 /// A name that needs escapes.
@@ -245,6 +246,66 @@ pub fn fuzz_answer(data: &[u8]) {
         assert_eq!(error.unwrap_or(Some(Value::Null)).as_ref(), Some(&tree["error"]));
         assert_eq!(whole.model().as_deref(), tree["model"].as_str());
     }
+}
+
+/// A body has the same chain however it is spelled, and any bytes are an answer that does no harm.
+pub fn fuzz_chain(data: &[u8]) {
+    let seed = data.len().to_le_bytes()[0];
+    let chain = |body: Vec<u8>, kind| {
+        let view = scan(&Bytes::from(body)).ok()?;
+        PromptText::read(&view, kind, ChainRule::new("m", None, 2))
+    };
+    for kind in CallKind::ALL {
+        let Some(mut text) = chain(data.to_vec(), kind) else {
+            continue;
+        };
+        let respelled = chain(respell(data, seed), kind).map(|text| text.chain(crate::TokenRatio::default()));
+        assert_eq!(respelled, Some(text.chain(crate::TokenRatio::default())), "{kind:?}");
+        let Some(mut reply) = text.take_reply() else { continue };
+        let mut stream = reply.clone();
+        reply.whole(data);
+        for event in read(data, usize::MAX, |_| usize::MAX).0 {
+            stream.event(&event);
+        }
+        for extended in [reply.finish(1.0), stream.finish(1.0)].into_iter().flatten() {
+            let prompt = text.chain(crate::TokenRatio::default());
+            assert!(extended.hashes().starts_with(prompt.hashes()));
+        }
+    }
+}
+
+/// The same JSON with other whitespace and other escapes.
+pub(crate) fn respell(json: &[u8], seed: u8) -> Vec<u8> {
+    let mut spelled = Vec::new();
+    let mut at = 0;
+    let mut random = seed;
+    while let Some(byte) = json.get(at) {
+        random = random.wrapping_mul(77).wrapping_add(13);
+        if *byte != b'"' {
+            if b"{}[]:,".contains(byte) && random & 64 != 0 {
+                spelled.extend_from_slice(if random & 32 != 0 { b" " } else { b"\n\t" });
+            }
+            spelled.push(*byte);
+            at += 1;
+            continue;
+        }
+        let start = at;
+        at += 1;
+        while json.get(at).is_some_and(|byte| *byte != b'"') {
+            at += if json[at] == b'\\' { 2 } else { 1 };
+        }
+        at = (at + 1).min(json.len());
+        let raw = &json[start..at];
+        match serde_json::from_slice::<String>(raw) {
+            Ok(text) => {
+                let units: Vec<String> = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+                let escaped = format!("\"{}\"", units.concat());
+                spelled.extend_from_slice(if random & 16 != 0 { escaped.as_bytes() } else { raw });
+            }
+            Err(_) => spelled.extend_from_slice(raw),
+        }
+    }
+    spelled
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod answer;
 mod body;
 mod call_path;
+mod chain;
 mod error_body;
 mod estimate;
 mod filter;
@@ -21,8 +22,9 @@ mod usage;
 pub use answer::{AnswerTap, MAX_MEMBER};
 pub use body::{BodyError, BodyView, MAX_DEPTH, scan};
 pub use call_path::{CallKind, CallPath, ModelPlace, PathError, dialect_of};
+pub use chain::{ChainRule, MAX_PROMPT_BLOCKS, MAX_REPLY_BLOCKS, PromptText, Reply};
 pub use error_body::{UpstreamError, body_refusal, error_body, error_event, reshape_error, reshape_error_event};
-pub use estimate::{BYTES_PER_TOKEN, MEDIA_TOKENS, estimate_tokens};
+pub use estimate::{BYTES_PER_TOKEN, MEDIA_TOKENS, PromptSize, TokenRatio, estimate_tokens, prompt_size};
 pub use filter::{Pass, StreamFilter};
 pub use models_page::{ModelsPage, model_entry};
 pub use span::Span;

@@ -7,7 +7,10 @@
 mod call;
 mod fleet;
 mod record;
+pub mod report;
+pub mod rivals;
 mod router;
+pub mod statistics;
 
 pub use call::LabCall;
 pub use fleet::{EndpointFacts, EndpointIndex, EndpointTruth, FleetView};

@@ -104,6 +104,10 @@ faults! {
         "The key was valid once and has expired. Ask for a new one.";
     ModelNotAllowed: "model_not_allowed", 403, "permission_error", "permission_error", 7, Client,
         "The key is valid but may not use this model.";
+    QuotaExceeded: "quota_exceeded", 429, "rate_limit_error", "rate_limit_error", 8, Gateway,
+        "A limit of the tenant, user, key, model or task has no room for the call. The message names the limit. Try again after the time in `Retry-After`; without one, the call is larger than the limit.";
+    QuotaUnavailable: "quota_unavailable", 503, "server_error", "overloaded_error", 14, Gateway,
+        "Quota cannot be checked, and the policy is to refuse rather than to let calls through unmetered. Try again.";
     ClientClosed: "client_closed", 499, "invalid_request_error", "invalid_request_error", 1, Client,
         "The client went away before the answer was complete. Only records and metrics show it.";
     NoEndpoint: "no_endpoint", 503, "server_error", "overloaded_error", 14, Gateway,

@@ -50,6 +50,7 @@ pub(super) struct Fields {
     pub(super) input: Option<Span>,
     pub(super) tools: Option<Span>,
     pub(super) system: Option<Span>,
+    pub(super) cache_salt: Option<Span>,
     has_stream: bool,
 }
 
@@ -95,6 +96,7 @@ fn member(cursor: &mut Cursor<'_>, fields: &mut Fields, name: &[u8], key: Text) 
         b"input" => fields.input = Some(value(cursor)?),
         b"tools" => fields.tools = Some(value(cursor)?),
         b"system" | b"instructions" => fields.system = Some(value(cursor)?),
+        b"cache_salt" => fields.cache_salt = Some(value(cursor)?),
         _ => {
             value(cursor)?;
         }

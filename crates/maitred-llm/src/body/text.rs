@@ -25,7 +25,7 @@ const fn repeat(byte: u8) -> u64 {
 
 /// Whether bytes of 0x80 and above stop the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alphabet {
+pub(crate) enum Alphabet {
     /// They do: nothing but ASCII has been seen so far.
     Ascii,
     /// They do not: the whole body is checked as UTF-8 anyway.
@@ -34,16 +34,16 @@ pub(super) enum Alphabet {
 
 /// How far a walk over the inside of a string came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stop {
+pub(crate) struct Stop {
     /// The offset of the byte it stopped at.
-    pub(super) at: usize,
+    pub(crate) at: usize,
     /// Whether it passed an escape.
-    pub(super) escaped: bool,
+    pub(crate) escaped: bool,
 }
 
 /// Runs over text and plain escapes from `at` on. Stops at a quote, a control character, a backslash that begins no escape of two
 /// bytes, with [`Alphabet::Ascii`] at a byte of 0x80 or above, and at the end of `bytes`.
-pub(super) fn skip_text(bytes: &[u8], at: usize, alphabet: Alphabet) -> Stop {
+pub(crate) fn skip_text(bytes: &[u8], at: usize, alphabet: Alphabet) -> Stop {
     match alphabet {
         Alphabet::Ascii => skip::<true>(bytes, at),
         Alphabet::Any => skip::<false>(bytes, at),

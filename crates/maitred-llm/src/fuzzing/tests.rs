@@ -35,6 +35,11 @@ fn the_seeds_of_requests_are_answers_too() {
     run_corpus("request", 20, fuzz_answer);
 }
 
+#[test]
+fn the_seeds_of_requests_have_chains() {
+    run_corpus("request", 20, fuzz_chain);
+}
+
 /// Pieces that make most strings of them nearly JSON.
 fn nearly_json() -> impl Strategy<Value = Vec<u8>> {
     let pieces = prop::sample::select(vec![
@@ -121,6 +126,12 @@ proptest! {
     fn nearly_json_in_an_object_as_a_request(data in nearly_json()) {
         let data = [b"{\"stream\":true,\"x\":", data.as_slice(), b"}"].concat();
         fuzz_request_scanner(&data);
+    }
+
+    #[test]
+    fn nearly_json_has_a_chain(data in nearly_json(), name in prop::sample::select(vec!["messages", "prompt", "input"])) {
+        let data = [b"{\"system\":\"x\",\"", name.as_bytes(), b"\":", data.as_slice(), b"}"].concat();
+        fuzz_chain(&data);
     }
 
     #[test]

@@ -1,0 +1,320 @@
+//! Quota: what tenants, users, keys, models and tasks may use, held exactly.
+//!
+//! A call reserves what it may use at most before anything is forwarded, settles with the truth once, and is refunded what it did
+//! not use. What was admitted is never cut. At every instant what is spent and what is reserved together stay within each
+//! limit; only a call that uses more than it reserved can pass it, by that excess, which is charged all the same.
+//!
+//! Either every limit that applies has room, or nothing is taken from any. The table of counters is bounded: counters that say nothing
+//! any more are dropped first, and when none can be, the call is refused rather than let through unmetered.
+
+mod calendar;
+mod counter;
+mod limit;
+mod table;
+
+use std::fmt;
+use std::time::Duration;
+
+use maitred_types::{FaultKind, Time, UnixMillis};
+use smallvec::SmallVec;
+
+pub use limit::{Dimensions, Limit, LimitMatch, Measure};
+
+use counter::{Mark, Want};
+use table::{Place, Table};
+
+/// Both clocks at one instant: the monotone one for rates, the civil one for days and months.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// On the monotone clock.
+    pub now: Time,
+    /// In civil time, UTC.
+    pub unix: UnixMillis,
+}
+
+/// Whose call it is, and for what.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Subject<'a> {
+    /// The tenant.
+    pub tenant: &'a str,
+    /// The user, if one is known. Calls without one share a counter where limits are per user.
+    pub user: Option<&'a str>,
+    /// The key's public id, if a key was shown.
+    pub key: Option<&'a str>,
+    /// The model, as the client names it.
+    pub model: &'a str,
+    /// The task, if the call belongs to one. Limits per task do not apply to others.
+    pub task: Option<&'a str>,
+}
+
+/// What a call uses, or may use at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Tokens in and out.
+    pub tokens: u64,
+    /// Money, in billionths of the currency's unit.
+    pub money: u64,
+}
+
+/// What a call holds until it is settled. Give it back to [`Quota::settle`] exactly once.
+#[derive(Debug, Default, PartialEq, Eq)]
+#[must_use = "a reservation that is not settled holds its place for ever"]
+pub struct Reservation {
+    holds: SmallVec<[Hold; 4]>,
+    /// How the tightest limit on calls stands after this one.
+    pub calls: Option<Standing>,
+    /// How the tightest limit on tokens stands after this one.
+    pub tokens: Option<Standing>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hold {
+    place: Place,
+    limit: u16,
+    reserved: u64,
+    mark: Mark,
+}
+
+/// How a limit stands: what rate-limit headers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The limit's amount.
+    pub limit: u64,
+    /// What is left.
+    pub remaining: u64,
+    /// When it is whole again, if nothing more is used.
+    pub reset_after: Duration,
+}
+
+/// Why a call may not go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaRefusal {
+    /// A limit has no room.
+    Exceeded {
+        /// Which one: its index in the list of limits.
+        limit: u16,
+        /// What is left of it.
+        remaining: u64,
+        /// What the call may need.
+        wanted: u64,
+        /// When there will be room, if nothing more is used; `None` when there never will, because the call is larger than the limit or
+        /// the limit is for a task's whole life.
+        retry_after: Option<Duration>,
+    },
+    /// The table of counters is full, and none can be dropped.
+    TableFull,
+}
+
+impl QuotaRefusal {
+    /// What this is called towards the client.
+    #[must_use]
+    pub const fn fault(&self) -> FaultKind {
+        match self {
+            Self::Exceeded { .. } => FaultKind::QuotaExceeded,
+            Self::TableFull => FaultKind::QuotaUnavailable,
+        }
+    }
+}
+
+impl fmt::Display for QuotaRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exceeded { remaining, wanted, .. } => {
+                write!(f, "{remaining} left where the call may need {wanted}")
+            }
+            Self::TableFull => f.write_str("the gateway keeps as many quota counters as it may, all of them in use"),
+        }
+    }
+}
+
+/// All limits, and how far each is used.
+#[derive(Debug)]
+pub struct Quota {
+    limits: Vec<Limit>,
+    table: Table,
+}
+
+impl Quota {
+    /// The most limits there can be.
+    pub const MAX_LIMITS: usize = 4096;
+
+    /// Nothing used yet. At most `counters` counters are kept; limits beyond [`Quota::MAX_LIMITS`] are not taken.
+    #[must_use]
+    pub fn new(mut limits: Vec<Limit>, counters: usize) -> Self {
+        limits.truncate(Self::MAX_LIMITS);
+        Self {
+            table: Table::new(counters),
+            limits,
+        }
+    }
+
+    /// Takes other limits. What is used of a limit that stays (the same name, measure and dimensions) stays used, and reservations
+    /// live on: a lowered amount cuts off nobody, but lets nobody in until there is room.
+    pub fn reconfigure(&mut self, mut limits: Vec<Limit>, counters: usize) {
+        limits.truncate(Self::MAX_LIMITS);
+        let moved: Vec<Option<u16>> = self
+            .limits
+            .iter()
+            .map(|old| limits.iter().position(|new| new.counts_as(old)).and_then(index))
+            .collect();
+        self.table.renumber(&moved);
+        self.table.set_cap(counters);
+        self.limits = limits;
+    }
+
+    /// The limits, by index.
+    #[must_use]
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// Reserves what a call may use at most.
+    ///
+    /// # Errors
+    /// Some limit has no room; then nothing is taken from any. Of several the one that takes longest is told.
+    pub fn reserve(&mut self, subject: &Subject<'_>, most: Amount, at: Moment) -> Result<Reservation, QuotaRefusal> {
+        let mut found: SmallVec<[(u16, Place, u64); 4]> = SmallVec::new();
+        let mut refusal: Option<QuotaRefusal> = None;
+        let applying = self.limits.iter().filter(|limit| limit.applies(subject)).count();
+        self.table.make_room(applying, at);
+        for (number, limit) in (0_u16..).zip(&self.limits) {
+            if !limit.applies(subject) {
+                continue;
+            }
+            let place = self
+                .table
+                .find(number, limit, subject, at)
+                .ok_or(QuotaRefusal::TableFull)?;
+            let wanted = limit.measure.of(most);
+            let Some(counter) = self.table.get_mut(place) else {
+                continue;
+            };
+            match counter.room(limit, Want { amount: wanted, at }) {
+                Ok(()) => found.push((number, place, wanted)),
+                Err(no_room) => {
+                    let exceeded = QuotaRefusal::Exceeded {
+                        limit: number,
+                        remaining: no_room.remaining,
+                        wanted,
+                        retry_after: no_room.retry_after,
+                    };
+                    refusal = Some(later(refusal, exceeded));
+                }
+            }
+        }
+        match refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(self.take(&found, at)),
+        }
+    }
+
+    fn take(&mut self, found: &[(u16, Place, u64)], at: Moment) -> Reservation {
+        let mut reservation = Reservation::default();
+        for (number, place, wanted) in found {
+            let (Some(limit), Some(counter)) = (self.limits.get(usize::from(*number)), self.table.get_mut(*place))
+            else {
+                continue;
+            };
+            let mark = counter.take(limit, Want { amount: *wanted, at });
+            let standing = counter.standing(limit, at);
+            let tightest = match limit.measure {
+                Measure::Calls { .. } | Measure::ConcurrentCalls => &mut reservation.calls,
+                Measure::TokensPerMinute | Measure::TokensPerDay | Measure::TokensPerTask => &mut reservation.tokens,
+                Measure::MoneyPerMonth => &mut None,
+            };
+            if tightest.is_none_or(|other| standing.remaining < other.remaining) {
+                *tightest = Some(standing);
+            }
+            reservation.holds.push(Hold {
+                place: *place,
+                limit: *number,
+                reserved: *wanted,
+                mark,
+            });
+        }
+        reservation
+    }
+
+    /// Ends a reservation with what was really used: less gives the rest back, more is charged as well. A call that was never
+    /// forwarded has used nothing.
+    pub fn settle(&mut self, reservation: Reservation, used: Amount, at: Moment) {
+        for hold in reservation.holds {
+            let Some(counter) = self.table.get_mut(hold.place) else {
+                continue;
+            };
+            // The limit may have moved in the list, or be gone, since the reservation was made; its counter knows.
+            let Some(limit) = self.limits.get(usize::from(counter.limit)) else {
+                continue;
+            };
+            counter.settle(limit, (hold.reserved, limit.measure.of(used)), hold.mark, at);
+        }
+    }
+
+    /// How every counter of a subject stands, for administrators: limit index and standing.
+    pub fn standings(&mut self, subject: &Subject<'_>, at: Moment) -> Vec<(u16, Standing)> {
+        let mut all = Vec::new();
+        for (number, limit) in (0_u16..).zip(&self.limits) {
+            if !limit.applies(subject) {
+                continue;
+            }
+            let standing = match self.table.look(number, limit, subject) {
+                Some(place) => self.table.get_mut(place).map(|counter| counter.standing(limit, at)),
+                None => None,
+            };
+            let unused = Standing {
+                limit: limit.amount,
+                remaining: limit.amount,
+                reset_after: Duration::ZERO,
+            };
+            all.push((number, standing.unwrap_or(unused)));
+        }
+        all
+    }
+
+    /// Checks the bookkeeping against every reservation that is not settled.
+    ///
+    /// # Errors
+    /// Says which promise is broken.
+    pub fn check(&self, open: &[&Reservation]) -> Result<(), QuotaViolation> {
+        for (place, counter) in self.table.iter() {
+            let holds = open.iter().flat_map(|reservation| &reservation.holds);
+            let reserved: u64 = holds
+                .filter(|hold| hold.place == place && counter.still_holds(hold.mark))
+                .map(|hold| hold.reserved)
+                .sum();
+            if reserved != counter.reserved() {
+                return Err(QuotaViolation("reservations and their sum differ"));
+            }
+            if counter.is_beyond_by_reserving() {
+                return Err(QuotaViolation("spent and reserved pass a hard limit"));
+            }
+        }
+        if self.table.len() > self.table.cap() {
+            return Err(QuotaViolation("there are more counters than may be"));
+        }
+        Ok(())
+    }
+}
+
+/// A broken promise of the bookkeeping: which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaViolation(pub &'static str);
+
+/// The refusal that takes longer to pass.
+fn later(one: Option<QuotaRefusal>, other: QuotaRefusal) -> QuotaRefusal {
+    let wait = |refusal: &QuotaRefusal| match refusal {
+        QuotaRefusal::Exceeded { retry_after, .. } => retry_after.unwrap_or(Duration::MAX),
+        QuotaRefusal::TableFull => Duration::ZERO,
+    };
+    match one {
+        Some(one) if wait(&one) >= wait(&other) => one,
+        _ => other,
+    }
+}
+
+fn index(position: usize) -> Option<u16> {
+    u16::try_from(position).ok()
+}
+
+#[cfg(test)]
+mod tests;

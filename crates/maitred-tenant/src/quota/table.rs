@@ -1,0 +1,199 @@
+//! The counters, found by limit and owner, and bounded in number.
+
+use std::collections::BTreeMap;
+
+use super::counter::Counter;
+use super::{Dimensions, Limit, Moment, Subject};
+
+/// Where a counter is, and which one it is of those that were there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    index: u32,
+    generation: u32,
+}
+
+#[derive(Debug)]
+struct Entry {
+    generation: u32,
+    counter: Option<(Counter, Box<str>)>,
+}
+
+/// Every counter that says something.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// By the limit's number and the owners' names, the whole of them: two owners never share a counter.
+    places: BTreeMap<Box<str>, u32>,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    cap: usize,
+    /// The name that is looked up, in a buffer that is used again.
+    name: String,
+    /// How many counters may be made before it is worth looking for idle ones again.
+    patience: usize,
+}
+
+impl Table {
+    pub(super) fn new(cap: usize) -> Self {
+        Self {
+            places: BTreeMap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            cap: cap.max(1),
+            name: String::new(),
+            patience: 0,
+        }
+    }
+
+    pub(super) fn set_cap(&mut self, cap: usize) {
+        // Counters that are in use are not thrown away; the table shrinks as they fall idle.
+        self.cap = cap.max(1).max(self.len());
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) const fn cap(&self) -> usize {
+        self.cap
+    }
+
+    /// Sees to it that there is room for `more` counters, if that can be.
+    pub(super) fn make_room(&mut self, more: usize, at: Moment) {
+        if self.len() + more > self.cap {
+            self.drop_idle(at);
+        }
+    }
+
+    /// The subject's counter of a limit, which is made if there is none. `None` when there is no room for one. Drops none, so
+    /// that what was found before stays where it is.
+    pub(super) fn find(&mut self, number: u16, limit: &Limit, subject: &Subject<'_>, at: Moment) -> Option<Place> {
+        if let Some(place) = self.look(number, limit, subject) {
+            return Some(place);
+        }
+        if self.len() >= self.cap {
+            return None;
+        }
+        let name: Box<str> = self.name.as_str().into();
+        let counter = (Counter::new(number, limit, at), name.clone());
+        let index = if let Some(index) = self.free.pop() {
+            if let Some(entry) = self.entries.get_mut(index as usize) {
+                entry.counter = Some(counter);
+            }
+            index
+        } else {
+            let index = u32::try_from(self.entries.len()).ok()?;
+            self.entries.push(Entry {
+                generation: 0,
+                counter: Some(counter),
+            });
+            index
+        };
+        self.places.insert(name, index);
+        Some(self.place(index))
+    }
+
+    /// The subject's counter of a limit, if there is one. Leaves its name in the buffer.
+    pub(super) fn look(&mut self, number: u16, limit: &Limit, subject: &Subject<'_>) -> Option<Place> {
+        write_name(&mut self.name, number, limit, subject);
+        self.places.get(self.name.as_str()).map(|index| self.place(*index))
+    }
+
+    fn place(&self, index: u32) -> Place {
+        let generation = self.entries.get(index as usize).map_or(0, |entry| entry.generation);
+        Place { index, generation }
+    }
+
+    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut Counter> {
+        let entry = self.entries.get_mut(place.index as usize)?;
+        if entry.generation != place.generation {
+            return None;
+        }
+        entry.counter.as_mut().map(|(counter, _)| counter)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &Counter)> {
+        (0_u32..).zip(&self.entries).filter_map(|(index, entry)| {
+            let (counter, _) = entry.counter.as_ref()?;
+            let generation = entry.generation;
+            Some((Place { index, generation }, counter))
+        })
+    }
+
+    /// Drops counters that say nothing any more. When that frees less than a sixteenth of the table, it is not tried again before as
+    /// many were asked for, so that a flood of new owners does not pay for a walk each.
+    fn drop_idle(&mut self, at: Moment) {
+        if self.patience > 0 {
+            self.patience -= 1;
+            return;
+        }
+        let before = self.len();
+        for (index, entry) in (0_u32..).zip(&mut self.entries) {
+            if let Some((_, name)) = entry.counter.take_if(|(counter, _)| counter.is_idle(at)) {
+                self.places.remove(&name);
+                entry.generation = entry.generation.wrapping_add(1);
+                self.free.push(index);
+            }
+        }
+        if before - self.len() < self.cap / 16 {
+            self.patience = self.cap / 16;
+        }
+    }
+
+    /// Gives the counters of limits their new numbers, and drops those of limits that have gone.
+    pub(super) fn renumber(&mut self, moved: &[Option<u16>]) {
+        self.places.clear();
+        for (index, entry) in (0_u32..).zip(&mut self.entries) {
+            let Some((counter, name)) = &mut entry.counter else {
+                continue;
+            };
+            match moved.get(usize::from(counter.limit)).copied().flatten() {
+                Some(number) => {
+                    counter.limit = number;
+                    let owners = name.split_once(NUMBER_END).map_or("", |(_, owners)| owners);
+                    *name = format!("{number}{NUMBER_END}{owners}").into();
+                    self.places.insert(name.clone(), index);
+                }
+                None => {
+                    entry.counter = None;
+                    entry.generation = entry.generation.wrapping_add(1);
+                    self.free.push(index);
+                }
+            }
+        }
+    }
+}
+
+const NUMBER_END: char = ':';
+
+/// The limit's number and the owners' names. Each name has its length before it, so no two lists of names read the same.
+fn write_name(name: &mut String, number: u16, limit: &Limit, subject: &Subject<'_>) {
+    name.clear();
+    push_number(name, usize::from(number));
+    name.push(NUMBER_END);
+    let per = limit.dimensions();
+    let owners = [
+        (Dimensions::TENANT, Some(subject.tenant)),
+        (Dimensions::USER, subject.user),
+        (Dimensions::KEY, subject.key),
+        (Dimensions::MODEL, Some(subject.model)),
+        (Dimensions::TASK, subject.task),
+    ];
+    for (_, owner) in owners.iter().filter(|(dimension, _)| per.has(*dimension)) {
+        match owner {
+            Some(owner) => {
+                push_number(name, owner.len());
+                name.push('.');
+                name.push_str(owner);
+            }
+            None => name.push('-'),
+        }
+    }
+}
+
+/// Decimal digits, without the machinery of formatting.
+fn push_number(text: &mut String, number: usize) {
+    if number >= 10 {
+        push_number(text, number / 10);
+    }
+    text.push(char::from(b"0123456789"[number % 10]));
+}
