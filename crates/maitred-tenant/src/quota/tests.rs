@@ -283,6 +283,16 @@ impl Dice {
     }
 }
 
+impl Dice {
+    fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap()
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.index(choices.len())]
+    }
+}
+
 fn all_kinds() -> Vec<Limit> {
     let calls = Measure::Calls {
         period: Duration::from_secs(1),
@@ -319,11 +329,11 @@ fn simulate(
         } else {
             dice.below(400)
         };
-        let tenant = ["a", "b"][dice.below(2) as usize];
-        let user = [None, Some("u"), Some("v")][dice.below(3) as usize];
-        let task = [None, Some("t"), Some("s")][dice.below(3) as usize];
-        let key = [None, Some("k"), Some("l")][dice.below(3) as usize];
-        let model = ["m", "n"][dice.below(2) as usize];
+        let tenant = dice.of(&["a", "b"]);
+        let user = dice.of(&[None, Some("u"), Some("v")]);
+        let task = dice.of(&[None, Some("t"), Some("s")]);
+        let key = dice.of(&[None, Some("k"), Some("l")]);
+        let model = dice.of(&["m", "n"]);
         let subject = Subject {
             tenant,
             user,
@@ -342,7 +352,7 @@ fn simulate(
                 served += 1;
             }
         } else if !open.is_empty() {
-            let (reservation, most) = open.swap_remove(dice.below(open.len() as u64) as usize);
+            let (reservation, most) = open.swap_remove(dice.index(open.len()));
             let tokens = dice.below(most.tokens + 1);
             quota.settle(
                 reservation,
