@@ -17,6 +17,7 @@ mod listeners;
 mod pools;
 mod process;
 mod profiles;
+mod quotas;
 
 /// Reads a secret from where the configuration says, or says why it cannot.
 pub type ReadSecret<'a> = dyn Fn(&SecretRef) -> Result<String, String> + 'a;
@@ -52,6 +53,7 @@ impl<'a> Checker<'a> {
             admin: self.admin(raw),
             auth,
             pools: self.pools(&raw.pools, &profiles),
+            quotas: self.quotas(raw),
             timeouts: self.timeouts(&raw.timeouts),
             limits: self.limits(&raw.limits),
             log: process::log(raw.log),

@@ -30,5 +30,6 @@ pub use reference::{reference_markdown, schema};
 pub use secret::Secret;
 pub use settings::{
     AuthSettings, Discovery, EndpointSettings, EngineSettings, Limits, ListenerSettings, LogSettings, ModelSettings,
-    PoolChange, PoolSettings, Probes, ReadinessProbe, ScrapeSettings, Settings, StartupProbe, Timeouts, TlsFiles,
+    PoolChange, PoolSettings, Probes, QuotaSettings, ReadinessProbe, ScrapeSettings, Settings, StartupProbe, Timeouts,
+    TlsFiles,
 };

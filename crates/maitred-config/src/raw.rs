@@ -6,6 +6,7 @@ mod pools;
 mod probes;
 mod process;
 mod profiles;
+mod quotas;
 mod word;
 
 use schemars::JsonSchema;
@@ -21,6 +22,7 @@ use probes::{Ejection, Readiness, Reckoning, Retry, Startup};
 pub(crate) use process::{Limits, Log, Timeouts};
 pub use process::{LogFormat, LogLevel};
 pub(crate) use profiles::{Profile, built_in_profiles};
+pub(crate) use quotas::{Dimension, Quota, Tasks};
 use word::Word;
 
 /// The configuration of maitred, in one YAML file.
@@ -48,6 +50,12 @@ pub(crate) struct File {
     /// name of a built-in one takes its place.
     #[serde(default)]
     pub(crate) profiles: Vec<Profile>,
+    /// How much callers may use.
+    #[serde(default)]
+    pub(crate) quotas: Vec<Quota>,
+    /// Units of work that span many calls.
+    #[serde(default)]
+    pub(crate) tasks: Tasks,
     /// How long anything may take.
     #[serde(default)]
     pub(crate) timeouts: Timeouts,

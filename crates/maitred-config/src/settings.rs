@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_tenant::KeyRing;
+use maitred_tenant::{KeyRing, Limit};
 use maitred_types::{ByteSize, PoolName, TenantId};
 
 pub use pool::{
@@ -29,6 +29,8 @@ pub struct Settings {
     pub auth: AuthSettings,
     /// The pools, in the order of the file; at least one.
     pub pools: Vec<Arc<PoolSettings>>,
+    /// What callers may use.
+    pub quotas: QuotaSettings,
     /// How long anything may take.
     pub timeouts: Timeouts,
     /// How large anything may be.
@@ -64,6 +66,15 @@ pub struct AuthSettings {
     pub keys: KeyRing,
     /// Who calls without a key are accounted to, if they are accepted.
     pub anonymous: Option<TenantId>,
+}
+
+/// What callers may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaSettings {
+    /// The limits, the one that holds for tasks by default last.
+    pub limits: Vec<Limit>,
+    /// The header in which a call names its task, in lower case.
+    pub task_header: String,
 }
 
 /// How long anything may take. The file's reference says what each measures.

@@ -202,7 +202,8 @@ impl<'a> AccessRecord<'a> {
 }
 
 /// `1970-01-01T00:00:00.000Z`; a date beyond the calendar's end is printed as its bare number.
-fn rfc3339(time: UnixMillis) -> String {
+#[must_use]
+pub fn rfc3339(time: UnixMillis) -> String {
     let millis = i64::try_from(time.get()).ok();
     match millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok()) {
         Some(timestamp) => format!("{timestamp:.3}"),

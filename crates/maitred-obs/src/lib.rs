@@ -11,7 +11,7 @@ pub mod metric;
 mod sample;
 mod sink;
 
-pub use access::{AccessRecord, LogFormat};
+pub use access::{AccessRecord, LogFormat, rfc3339};
 pub use log::{Level, start_log};
 pub use meters::{CallEnd, Meters, ModelMeters, PoolMeters};
 pub use sample::{EndpointSample, EndpointState, SampleSource};

@@ -12,7 +12,7 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use maitred_llm::{dialect_of, error_body};
 use maitred_obs::{AccessRecord, CallEnd};
-use maitred_runtime::{Booking, Principal, Route};
+use maitred_runtime::{Booking, Principal, Reserved, Route};
 use maitred_types::{
     Address, Dialect, EndpointId, FaultKind, LeaseEnd, OutcomeStatus, RequestId, Time, TokenCount, UnixMillis, Usage,
 };
@@ -21,6 +21,7 @@ use crate::body::ClientBody;
 use crate::fault::{Fault, retry_after_seconds};
 use crate::gate::{Client, Gate};
 use crate::headers;
+use crate::quota;
 
 /// Status that the record shows for a call whose client went away before its answer began (nginx's convention).
 const CLIENT_CLOSED: u16 = 499;
@@ -45,6 +46,10 @@ pub(crate) struct Account {
     pub(crate) response_bytes: u64,
     attempts: u32,
     booking: Option<Booking>,
+    /// The task it says it belongs to.
+    pub(crate) task: Option<Box<str>>,
+    /// What the call has reserved of its quotas.
+    pub(crate) reserved: Option<Reserved>,
     endpoint: Option<(Address, &'static str)>,
     first_token: Option<Time>,
     pub(crate) status: u16,
@@ -77,6 +82,8 @@ impl Account {
             response_bytes: 0,
             attempts: 0,
             booking: None,
+            task: None,
+            reserved: None,
             endpoint: None,
             first_token: None,
             status: 0,
@@ -145,6 +152,9 @@ impl Account {
     /// Headers that every answer carries.
     pub(crate) fn stamp(&self, headers: &mut HeaderMap) {
         headers.insert(headers::REQUEST_ID, self.request_id_value());
+        if let Some(reserved) = &self.reserved {
+            quota::stamp(headers, reserved, self.dialect, self.gate.clock.unix_now());
+        }
         if self.tells_endpoint
             && let Some((address, _)) = &self.endpoint
             && let Ok(value) = HeaderValue::from_str(address.as_str())
@@ -215,6 +225,9 @@ impl Account {
         let now = self.now();
         if let Some(booking) = self.booking.take() {
             booking.finish(lease_end, self.usage.as_ref(), now);
+        }
+        if let Some(reserved) = self.reserved.take() {
+            reserved.settle(quota::used(self.usage.as_ref()));
         }
         let end = CallEnd {
             status,

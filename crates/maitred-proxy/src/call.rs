@@ -21,6 +21,7 @@ use crate::gate::{Client, Gate};
 use crate::headers;
 use crate::intake::{self, BodyLimits};
 use crate::link::Segments;
+use crate::quota;
 use crate::relay::StreamRelay;
 use crate::through::Through;
 
@@ -94,6 +95,8 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let lengths = length_key(route.served_as.as_str(), principal.tenant.as_str(), kind as u64);
     let edited = edit(kind, &route, view.as_ref(), body);
     account.is_stream = edited.is_stream;
+    account.task = quota::task(&head.headers, &settings.quotas.task_header)?;
+    quota::reserve(account, (edited.input, edited.output_limit, kind.generates()))?;
     let pool = route.pool.settings();
     let call = Call {
         kind,

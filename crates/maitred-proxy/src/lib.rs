@@ -19,6 +19,7 @@ mod link;
 mod listener;
 mod patience;
 mod plane;
+mod quota;
 mod refusal;
 mod relay;
 mod shard;

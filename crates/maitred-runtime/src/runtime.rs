@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::fetch::Fetcher;
 use crate::host::PoolHost;
 use crate::keeper::Keeper;
+use crate::quota::QuotaHost;
 use crate::snapshot::Snapshot;
 use crate::tasks::Tasks;
 
@@ -29,6 +30,7 @@ pub struct Runtime {
     seed: u64,
     snapshot: ArcSwap<Snapshot>,
     pools: Mutex<BTreeMap<PoolName, Kept>>,
+    quota: Arc<QuotaHost>,
     is_draining: AtomicBool,
 }
 
@@ -53,6 +55,7 @@ impl Runtime {
             seed,
             snapshot: ArcSwap::from_pointee(empty),
             pools: Mutex::new(BTreeMap::new()),
+            quota: QuotaHost::new(&settings.quotas.limits, clock),
             is_draining: AtomicBool::new(false),
         });
         runtime.apply(settings);
@@ -66,6 +69,7 @@ impl Runtime {
     /// Puts `settings` in place of those that hold. Calls that run keep theirs; leases, health and learnt figures of pools and
     /// endpoints that stay survive. Must be called on the runtime that runs the background tasks.
     pub fn apply(&self, settings: Settings) {
+        self.quota.reconfigure(&settings.quotas.limits);
         let mut pools = self.pools.lock();
         let drain = settings.timeouts.drain;
         let keep = |pool| self.keep(&mut pools, pool, drain);
@@ -125,6 +129,12 @@ impl Runtime {
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
+    }
+
+    /// What callers may use, and have used.
+    #[must_use]
+    pub const fn quota(&self) -> &Arc<QuotaHost> {
+        &self.quota
     }
 
     /// The clock of this process.

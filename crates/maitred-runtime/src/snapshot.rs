@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use maitred_config::{ModelSettings, Settings};
 use maitred_obs::{Meters, ModelMeters};
-use maitred_tenant::{KeyGrant, KeyRefusal, ModelGrant};
+use maitred_tenant::{KeyGrant, KeyRefusal, ModelGrant, UserId};
 use maitred_types::{FaultKind, KeyId, ModelName, TenantId, UnixMillis};
 
 use crate::host::PoolHost;
@@ -63,6 +63,12 @@ pub struct Principal {
 }
 
 impl Principal {
+    /// The user on whose behalf the call is made, if one is known.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.grant.as_ref()?.user.as_ref().map(UserId::as_str)
+    }
+
     /// Whether it may use the model of that name.
     #[must_use]
     pub fn may_use(&self, model: &str) -> bool {

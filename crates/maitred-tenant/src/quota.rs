@@ -175,7 +175,11 @@ impl Quota {
     pub fn reserve(&mut self, subject: &Subject<'_>, most: Amount, at: Moment) -> Result<Reservation, QuotaRefusal> {
         let mut found: SmallVec<[(u16, Place, u64); 4]> = SmallVec::new();
         let mut refusal: Option<QuotaRefusal> = None;
-        let applying = self.limits.iter().filter(|limit| limit.applies(subject)).count();
+        let applying = self
+            .limits
+            .iter()
+            .filter(|limit| applies(&self.limits, limit, subject))
+            .count();
         self.table.make_room(applying, at);
         for (number, limit) in (0_u16..).zip(&self.limits) {
             if !limit.applies(subject) {
@@ -254,7 +258,7 @@ impl Quota {
     pub fn standings(&mut self, subject: &Subject<'_>, at: Moment) -> Vec<(u16, Standing)> {
         let mut all = Vec::new();
         for (number, limit) in (0_u16..).zip(&self.limits) {
-            if !limit.applies(subject) {
+            if !applies(&self.limits, limit, subject) {
                 continue;
             }
             let standing = match self.table.look(number, limit, subject) {
@@ -299,6 +303,12 @@ impl Quota {
 /// A broken promise of the bookkeeping: which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaViolation(pub &'static str);
+
+/// Whether a limit holds for a subject. One that is a default gives way to any other of its measure.
+fn applies(limits: &[Limit], limit: &Limit, subject: &Subject<'_>) -> bool {
+    let gives_way = |other: &Limit| !other.is_default && other.measure == limit.measure && other.applies(subject);
+    limit.applies(subject) && !(limit.is_default && limits.iter().any(gives_way))
+}
 
 /// The refusal that takes longer to pass.
 fn later(one: Option<QuotaRefusal>, other: QuotaRefusal) -> QuotaRefusal {

@@ -126,6 +126,8 @@ pub struct Limit {
     pub measure: Measure,
     /// How much there may be.
     pub amount: u64,
+    /// Whether it holds only where no other limit of its measure is for the call.
+    pub is_default: bool,
 }
 
 impl Limit {

@@ -20,6 +20,7 @@ fn limit(measure: Measure, amount: u64, per: Dimensions) -> Limit {
         per,
         measure,
         amount,
+        is_default: false,
     }
 }
 
@@ -201,6 +202,18 @@ fn limits_are_for_those_they_name() {
         },
         false,
     );
+}
+
+#[test]
+fn a_default_gives_way_to_what_is_written() {
+    let mut default = limit(Measure::TokensPerTask, 10, Dimensions::NONE);
+    default.is_default = true;
+    let mut written = limit(Measure::TokensPerTask, 50, Dimensions::NONE);
+    written.only.tenant = Some("acme".into());
+    let mut quota = quota(vec![written, default]);
+    assert!(quota.reserve(&SUBJECT, tokens(50), at(0)).is_ok());
+    let other = Subject { tenant: "b", ..SUBJECT };
+    assert_eq!(refused(quota.reserve(&other, tokens(11), at(0))), (1, 10, None));
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod drain;
 mod faults;
 mod life;
 mod protocol;
+mod quota;
 mod readme;
 mod sdk;
 mod table;

@@ -120,7 +120,7 @@ fn a_tag() {
 #[test]
 fn a_list_at_the_top() {
     insta::assert_snapshot!(errors("- version: 1\n"), @r"
-    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `profiles`, `timeouts`, `limits` and `log`), found a list
+    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `profiles`, `quotas`, `tasks`, `timeouts`, `limits` and `log`), found a list
      --> maitred.yaml:1:3
       |
     1 | - version: 1
@@ -851,4 +851,80 @@ fn stale_metrics_ignored() {
       |                         ^^
       = help: make `scrape.interval` a quarter of `staleness.after` or less
     ");
+}
+
+#[test]
+fn quotas_on_nobody_and_nothing() {
+    insta::assert_snapshot!(
+        errors(&with(
+            "quotas:\n  - name: a\n    tenant: locale\n    tokens_per_day: 10\n  - name: b\n    model: tiny-9\n    per: [tenant, tenant]\n    burst: 3\n  - name: a\n    tokens_per_day: 1\n"
+        )),
+        @r"
+    error: no key is of the tenant `locale`, so this limits nothing
+      --> maitred.yaml:10:13 (quotas[0].tenant)
+       |
+    10 |     tenant: locale
+       |             ^^^^^^
+       = help: did you mean `local`?
+
+    error: the quota `b` limits nothing
+      --> maitred.yaml:12:5 (quotas[1])
+       |
+    12 |   - name: b
+       |     ^^^^
+       = help: add one or more of `calls_per_second`, `concurrent_calls`, `tokens_per_minute`, `tokens_per_day` and `tokens_per_task`
+
+    error: no pool serves a model that fits `tiny-9`, so this limits nothing
+      --> maitred.yaml:13:12 (quotas[1].model)
+       |
+    13 |     model: tiny-9
+       |            ^^^^^^
+       = help: name a model of one of `pools`, as clients name it
+
+    error: this stands here twice
+      --> maitred.yaml:14:19 (quotas[1].per[1])
+       |
+    14 |     per: [tenant, tenant]
+       |                   ^^^^^^
+       = help: leave one of them out
+
+    error: a burst needs a rate
+      --> maitred.yaml:15:12 (quotas[1].burst)
+       |
+    15 |     burst: 3
+       |            ^
+       = help: add `calls_per_second`, or leave `burst` out
+
+    error: the quota name `a` is already in line 9
+      --> maitred.yaml:16:11 (quotas[2].name)
+       |
+    16 |   - name: a
+       |           ^
+       = help: each quota name may occur once
+    "
+    );
+}
+
+#[test]
+fn quotas_that_never_say_anything() {
+    insta::assert_snapshot!(
+        warnings(&with(
+            "quotas:\n  - { name: a, tokens_per_day: 10, tokens_per_minute: 11 }\n  - { name: b, tokens_per_day: 20 }\n  - { name: c, tokens_per_day: 20, per: [user] }\n"
+        )),
+        @r"
+    warning: a minute may use more than a whole day, so this never limits anything
+     --> maitred.yaml:9:55 (quotas[0].tokens_per_minute)
+      |
+    9 |   - { name: a, tokens_per_day: 10, tokens_per_minute: 11 }
+      |                                                       ^^
+      = help: `tokens_per_day` is larger than `tokens_per_minute`
+
+    warning: the quota `a` limits the same, so only the smaller amount counts
+      --> maitred.yaml:10:32 (quotas[1].tokens_per_day)
+       |
+    10 |   - { name: b, tokens_per_day: 20 }
+       |                                ^^
+       = help: leave one of them out, or tell them apart by `tenant`, `model` or `per`
+    "
+    );
 }

@@ -1,0 +1,209 @@
+//! Checks of `quotas` and `tasks`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use maitred_tenant::{Dimensions, Limit, LimitMatch, Measure, UserId};
+use maitred_types::{KeyId, TenantId};
+
+use super::Checker;
+use crate::diagnostic::near_miss;
+use crate::forms::{ModelPatternText, Name};
+use crate::path::Path;
+use crate::raw::{self, Dimension};
+use crate::settings::QuotaSettings;
+
+/// What the limit is called that `tasks.tokens` makes.
+const TASKS: &str = "tasks";
+
+impl Checker<'_> {
+    pub(super) fn quotas(&mut self, file: &raw::File) -> QuotaSettings {
+        let top = Path::top("quotas");
+        let names = file.quotas.iter().enumerate();
+        self.unique(
+            "quota name",
+            names.map(|(index, quota)| (quota.name.as_str(), top.index(index).key("name"))),
+        );
+        let mut limits = Vec::new();
+        for (index, quota) in file.quotas.iter().enumerate() {
+            let path = top.index(index);
+            self.quota_owners(quota, &file.auth, &path);
+            self.quota_measures(quota, &path);
+            for limit in limits_of(quota) {
+                self.overlap(&limit, &limits, &path);
+                limits.push(limit);
+            }
+        }
+        limits.push(Limit {
+            name: TASKS.to_owned(),
+            only: LimitMatch::default(),
+            per: Dimensions::TASK,
+            measure: Measure::TokensPerTask,
+            amount: file.tasks.tokens,
+            is_default: true,
+        });
+        QuotaSettings {
+            limits,
+            task_header: file.tasks.header.as_str().to_owned(),
+        }
+    }
+
+    /// A limit on somebody or something that does not exist limits nothing; most likely it is mistyped.
+    fn quota_owners(&mut self, quota: &raw::Quota, auth: &raw::Auth, path: &Path) {
+        let anonymous = auth.anonymous.iter().map(|anonymous| anonymous.tenant.as_str());
+        let tenants: Vec<&str> = auth
+            .keys
+            .iter()
+            .map(|key| key.tenant.as_str())
+            .chain(anonymous)
+            .collect();
+        let users: Vec<&str> = auth
+            .keys
+            .iter()
+            .filter_map(|key| key.user.as_ref())
+            .map(Name::as_str)
+            .collect();
+        let keys: Vec<&str> = auth.keys.iter().map(|key| key.hash.get().id().as_str()).collect();
+        self.owner("tenant", quota.tenant.as_ref(), &tenants, path);
+        self.owner("key", quota.key.as_ref(), &keys, path);
+        self.owner("user", quota.user.as_ref(), &users, path);
+        let models = self.written(&["pools", "models", "name"]);
+        if let Some(pattern) = &quota.model
+            && !models.iter().any(|model| pattern.get().matches(model))
+        {
+            let help = match near_miss(&pattern.to_string(), models.iter().copied()) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => "name a model of one of `pools`, as clients name it".to_owned(),
+            };
+            self.error(
+                &path.key("model"),
+                format!("no pool serves a model that fits `{pattern}`, so this limits nothing"),
+                help,
+            );
+        }
+    }
+
+    fn owner(&mut self, what: &str, named: Option<&Name>, known: &[&str], path: &Path) {
+        let Some(name) = named.map(Name::as_str).filter(|name| !known.contains(name)) else {
+            return;
+        };
+        let help = match near_miss(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("name a {what} of one of `auth.keys`"),
+        };
+        self.error(
+            &path.key(what),
+            format!("no key is of the {what} `{name}`, so this limits nothing"),
+            help,
+        );
+    }
+
+    fn quota_measures(&mut self, quota: &raw::Quota, path: &Path) {
+        if limits_of(quota).is_empty() {
+            self.error(
+                path,
+                format!("the quota `{}` limits nothing", quota.name),
+                "add one or more of `calls_per_second`, `concurrent_calls`, `tokens_per_minute`, `tokens_per_day` and `tokens_per_task`",
+            );
+        }
+        if quota.burst.is_some() && quota.calls_per_second.is_none() {
+            self.error(
+                &path.key("burst"),
+                "a burst needs a rate",
+                "add `calls_per_second`, or leave `burst` out",
+            );
+        }
+        let mut seen = BTreeSet::new();
+        for (index, dimension) in quota.per.iter().enumerate() {
+            if !seen.insert(dimension.0) {
+                self.error(
+                    &path.key("per").index(index),
+                    "this stands here twice",
+                    "leave one of them out",
+                );
+            }
+        }
+        if quota
+            .tokens_per_minute
+            .zip(quota.tokens_per_day)
+            .is_some_and(|(minute, day)| minute > day)
+        {
+            self.warn(
+                &path.key("tokens_per_minute"),
+                "a minute may use more than a whole day, so this never limits anything",
+                "`tokens_per_day` is larger than `tokens_per_minute`",
+            );
+        }
+    }
+
+    /// Two limits on the same thing, counted alike: the larger one never says anything.
+    fn overlap(&mut self, limit: &Limit, before: &[Limit], path: &Path) {
+        let is_same = |other: &&Limit| {
+            other.only == limit.only
+                && other.per == limit.per
+                && other.measure.name() == limit.measure.name()
+                && other.name != limit.name
+        };
+        if let Some(other) = before.iter().find(is_same) {
+            self.warn(
+                &path.key(key_of(limit.measure)),
+                format!(
+                    "the quota `{}` limits the same, so only the smaller amount counts",
+                    other.name
+                ),
+                "leave one of them out, or tell them apart by `tenant`, `model` or `per`",
+            );
+        }
+    }
+}
+
+/// The key of the file that a measure comes from.
+const fn key_of(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Calls { .. } => "calls_per_second",
+        other => other.name(),
+    }
+}
+
+fn limits_of(quota: &raw::Quota) -> Vec<Limit> {
+    let calls = quota.calls_per_second.map(|amount| {
+        let burst = quota.burst.unwrap_or_else(|| u32::try_from(amount).unwrap_or(u32::MAX));
+        let period = Duration::from_secs(1);
+        (Measure::Calls { period, burst }, amount)
+    });
+    let of = |measure: Measure, amount: Option<u64>| amount.map(|amount| (measure, amount));
+    let all = [
+        calls,
+        of(Measure::ConcurrentCalls, quota.concurrent_calls),
+        of(Measure::TokensPerMinute, quota.tokens_per_minute),
+        of(Measure::TokensPerDay, quota.tokens_per_day),
+        of(Measure::TokensPerTask, quota.tokens_per_task),
+    ];
+    let limits = all.into_iter().flatten().map(|(measure, amount)| Limit {
+        name: quota.name.as_str().to_owned(),
+        only: LimitMatch {
+            tenant: quota.tenant.as_ref().map(|tenant| TenantId::from(tenant.as_str())),
+            user: quota.user.as_ref().map(|user| UserId::from(user.as_str())),
+            key: quota.key.as_ref().map(|key| KeyId::from(key.as_str())),
+            model: quota.model.as_ref().map(ModelPatternText::get).cloned(),
+        },
+        per: quota
+            .per
+            .iter()
+            .fold(Dimensions::NONE, |per, dimension| per.and(dimensions(dimension.0))),
+        measure,
+        amount,
+        is_default: false,
+    });
+    limits.collect()
+}
+
+const fn dimensions(dimension: Dimension) -> Dimensions {
+    match dimension {
+        Dimension::Tenant => Dimensions::TENANT,
+        Dimension::User => Dimensions::USER,
+        Dimension::Key => Dimensions::KEY,
+        Dimension::Model => Dimensions::MODEL,
+        Dimension::Task => Dimensions::TASK,
+    }
+}

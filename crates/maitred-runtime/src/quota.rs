@@ -1,0 +1,226 @@
+//! Quota, as the data path holds it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use maitred_tenant::{Amount, Limit, Moment, Quota, QuotaRefusal, Reservation, Standing, Subject};
+use maitred_types::FaultKind;
+use parking_lot::Mutex;
+
+use crate::clock::Clock;
+
+/// Most counters that are kept: some hundred bytes each.
+const COUNTERS_MAX: usize = 200_000;
+
+/// Every limit, and what is used of it. One per process.
+#[derive(Debug)]
+pub struct QuotaHost {
+    core: Mutex<Quota>,
+    clock: Clock,
+    /// Whether there are limits for calls that belong to no task. Without them most calls need not look.
+    limits_all: AtomicBool,
+    abandoned: AtomicU64,
+}
+
+/// Why a call may not go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoQuota {
+    /// What this is called.
+    pub fault: FaultKind,
+    /// What the client is told.
+    pub message: String,
+    /// When to try again, where waiting helps.
+    pub retry_after: Option<Duration>,
+}
+
+/// What a call has reserved. Settle it; one that is dropped is settled at all that it reserved, and counted.
+#[derive(Debug)]
+pub struct Reserved {
+    host: Arc<QuotaHost>,
+    reservation: Option<Reservation>,
+    most: Amount,
+    /// How the tightest limit on calls stands.
+    pub calls: Option<Standing>,
+    /// How the tightest limit on tokens stands.
+    pub tokens: Option<Standing>,
+}
+
+impl QuotaHost {
+    pub(crate) fn new(limits: &[Limit], clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            core: Mutex::new(Quota::new(limits.to_vec(), COUNTERS_MAX)),
+            clock,
+            limits_all: AtomicBool::new(limits_all(limits)),
+            abandoned: AtomicU64::new(0),
+        })
+    }
+
+    /// Takes other limits; what was used of those that stay stays used.
+    pub(crate) fn reconfigure(&self, limits: &[Limit]) {
+        self.core.lock().reconfigure(limits.to_vec(), COUNTERS_MAX);
+        self.limits_all.store(limits_all(limits), Ordering::Relaxed);
+    }
+
+    /// Reserves what a call may use at most. `None` when no limit is for it.
+    ///
+    /// # Errors
+    /// A limit has no room, or it cannot be known.
+    pub fn reserve(self: &Arc<Self>, subject: &Subject<'_>, most: Amount) -> Result<Option<Reserved>, NoQuota> {
+        if subject.task.is_none() && !self.limits_all.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let at = self.moment();
+        let mut core = self.core.lock();
+        match core.reserve(subject, most, at) {
+            Ok(reservation) => Ok(Some(Reserved {
+                host: Arc::clone(self),
+                calls: reservation.calls,
+                tokens: reservation.tokens,
+                reservation: Some(reservation),
+                most,
+            })),
+            Err(refusal) => {
+                let limit = match refusal {
+                    QuotaRefusal::Exceeded { limit, .. } => core.limits().get(usize::from(limit)).cloned(),
+                    QuotaRefusal::TableFull => None,
+                };
+                drop(core);
+                Err(no_quota(refusal, limit.as_ref()))
+            }
+        }
+    }
+
+    /// How many reservations were never settled by whoever made them.
+    #[must_use]
+    pub fn abandoned(&self) -> u64 {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            now: self.clock.now(),
+            unix: self.clock.unix_now(),
+        }
+    }
+}
+
+impl Reserved {
+    /// Ends it with what the call really used; nothing, if it was never forwarded.
+    pub fn settle(mut self, used: Amount) {
+        self.end(used);
+    }
+
+    fn end(&mut self, used: Amount) {
+        if let Some(reservation) = self.reservation.take() {
+            let at = self.host.moment();
+            self.host.core.lock().settle(reservation, used, at);
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if self.reservation.is_some() {
+            self.host.abandoned.fetch_add(1, Ordering::Relaxed);
+            self.end(self.most);
+        }
+    }
+}
+
+fn limits_all(limits: &[Limit]) -> bool {
+    limits.iter().any(|limit| !limit.is_default)
+}
+
+fn no_quota(refusal: QuotaRefusal, limit: Option<&Limit>) -> NoQuota {
+    let retry_after = match refusal {
+        QuotaRefusal::Exceeded { retry_after, .. } => retry_after,
+        QuotaRefusal::TableFull => Some(Duration::from_secs(10)),
+    };
+    let message = match (refusal, limit) {
+        (
+            QuotaRefusal::Exceeded {
+                remaining,
+                wanted,
+                retry_after,
+                ..
+            },
+            Some(limit),
+        ) => {
+            let (name, what) = (&limit.name, limit.measure.name().replace('_', " "));
+            let amount = limit.amount;
+            let so = format!(
+                "the quota `{name}` allows {amount} {what}; {remaining} are left, and this call may need {wanted}"
+            );
+            match retry_after {
+                Some(_) => so,
+                None if wanted > amount => {
+                    format!("{so}. It can never fit: ask for fewer output tokens, or shorten the prompt")
+                }
+                None => so,
+            }
+        }
+        _ => refusal.to_string(),
+    };
+    NoQuota {
+        fault: refusal.fault(),
+        message,
+        retry_after,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maitred_tenant::{Dimensions, LimitMatch, Measure};
+
+    use super::*;
+
+    fn host(is_default: bool) -> Arc<QuotaHost> {
+        let limit = Limit {
+            name: "team".to_owned(),
+            only: LimitMatch::default(),
+            per: Dimensions::TENANT,
+            measure: Measure::TokensPerDay,
+            amount: 100,
+            is_default,
+        };
+        QuotaHost::new(&[limit], Clock::start())
+    }
+
+    const SUBJECT: Subject<'static> = Subject {
+        tenant: "t",
+        user: None,
+        key: None,
+        model: "m",
+        task: None,
+    };
+
+    const fn tokens(tokens: u64) -> Amount {
+        Amount { tokens, money: 0 }
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_is_charged_and_counted() {
+        let host = host(false);
+        drop(host.reserve(&SUBJECT, tokens(70)).unwrap());
+        assert_eq!(host.abandoned(), 1);
+        let refused = host.reserve(&SUBJECT, tokens(31)).unwrap_err();
+        assert_eq!(refused.fault, FaultKind::QuotaExceeded);
+        assert_eq!(
+            refused.message,
+            "the quota `team` allows 100 tokens per day; 30 are left, and this call may need 31"
+        );
+        assert!(refused.retry_after.is_some());
+        let never = host.reserve(&SUBJECT, tokens(101)).unwrap_err();
+        assert!(never.message.contains("It can never fit"), "{}", never.message);
+        let rest = host.reserve(&SUBJECT, tokens(30)).unwrap().unwrap();
+        assert_eq!(rest.tokens.map(|standing| standing.remaining), Some(0));
+        rest.settle(tokens(0));
+        assert!(host.reserve(&SUBJECT, tokens(30)).is_ok());
+    }
+
+    #[tokio::test]
+    async fn calls_without_a_task_pass_by_what_holds_for_tasks() {
+        assert!(host(true).reserve(&SUBJECT, tokens(1000)).unwrap().is_none());
+    }
+}
