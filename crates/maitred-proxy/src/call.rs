@@ -55,12 +55,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     // One set of settings from here to the end, whatever is reloaded meanwhile.
     let runtime = Arc::clone(&account.gate.runtime);
     let snapshot = runtime.snapshot();
-    if runtime.is_draining() {
-        return Err(Fault::new(
-            FaultKind::Draining,
-            "this gateway is shutting down; try again",
-        ));
-    }
+    intake::open_to_calls(&runtime)?;
     intake::head_size(&request, &snapshot.settings().limits)?;
     let path = intake::path(&request)?;
     let kind = path.kind;

@@ -11,7 +11,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use maitred_config::Limits;
 use maitred_llm::{CallKind, CallPath};
-use maitred_runtime::{Principal, Snapshot};
+use maitred_runtime::{Principal, Runtime, Snapshot};
 use maitred_types::{ByteSize, FaultKind, UnixMillis};
 
 use crate::fault::Fault;
@@ -50,6 +50,17 @@ pub(crate) fn path<'a, B>(request: &'a Request<B>) -> Result<CallPath<'a>, Fault
         allow: Some(allowed),
         ..Fault::new(FaultKind::MethodNotAllowed, message)
     })
+}
+
+/// Whether calls are still taken.
+pub(crate) fn open_to_calls(runtime: &Runtime) -> Result<(), Fault> {
+    if runtime.is_draining() {
+        return Err(Fault::new(
+            FaultKind::Draining,
+            "this gateway is shutting down; try again",
+        ));
+    }
+    Ok(())
 }
 
 /// Checks the size of a head that has been read. hyper has its own limits, which hold memory in bounds while it reads.
