@@ -124,6 +124,11 @@ impl Adapters {
         }
     }
 
+    /// How many are on the GPU at once.
+    pub(crate) const fn slots(&self) -> usize {
+        self.slots
+    }
+
     /// The adapters that running and waiting requests use, as bit sets.
     pub(crate) fn in_use(&self) -> (u64, u64) {
         let bits = |counts: &[u32; MAX_ADAPTERS]| {

@@ -157,6 +157,9 @@ pub struct EngineModel {
     running: Vec<Place>,
     /// What the step under way computes: whose tokens, and how many.
     plan: Vec<(Place, u32)>,
+    /// A stretch of decoding that is computed at once, if the step under way is part of one.
+    ride: Option<coast::Ride>,
+    busy: Duration,
     /// Whether a running request has been cancelled during the step under way.
     cancelled: bool,
     /// How many waiting requests the last step passed over for want of an adapter slot.
@@ -199,6 +202,8 @@ impl EngineModel {
             waiting: VecDeque::new(),
             running: Vec::new(),
             plan: Vec::new(),
+            ride: None,
+            busy: Duration::ZERO,
             cancelled: false,
             deferred: 0,
             stats: EngineStats::new(),
@@ -263,6 +268,7 @@ impl EngineModel {
             return false;
         };
         let now = now.max(self.now);
+        self.interrupt();
         match self.sequences[place].phase {
             Phase::Arriving => {
                 self.arriving.retain(|(_, other)| *other != place);
@@ -297,6 +303,7 @@ impl EngineModel {
 
     /// Lets time pass up to and including `to`, and tells `sink` what can be seen of it, in order of time.
     pub fn advance(&mut self, to: Time, sink: &mut impl FnMut(SimEvent)) {
+        self.coast(to, sink);
         while let Some(next) = self.next_event().filter(|next| *next <= to) {
             self.now = self.now.max(next);
             if self.step.take().is_some() {
@@ -304,7 +311,8 @@ impl EngineModel {
             }
             self.begin(sink);
             if self.token_events == TokenEvents::First {
-                self.coast(to);
+                self.set_out();
+                self.coast(to, sink);
             }
         }
         self.now = self.now.max(to);

@@ -35,13 +35,19 @@ fn fold(left: u64, right: u64) -> u64 {
     low ^ high
 }
 
-/// Hashes a sequence token by token. The value after a token depends on all tokens up to it and on the adapter.
+/// Hashes a sequence. The value depends on all content so far and on the adapter.
+///
+/// Content comes token by token, or as **passages**: stretches that are known by a seed and a length only, for workloads that
+/// know lengths and what is shared but no text. Equal passages in equal order have equal hashes, at every place inside them
+/// too. A passage never equals the same tokens pushed one by one; a workload uses one way or the other.
 ///
 /// Engines hash whole blocks with functions of their own; nothing outside an engine depends on which. A running hash needs
 /// no buffer for the block that is not full yet, so a decode step stays free of allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixHasher {
     state: u64,
+    /// Tokens of the passage that has been begun.
+    passed: u32,
 }
 
 impl PrefixHasher {
@@ -52,19 +58,45 @@ impl PrefixHasher {
         for byte in adapter.unwrap_or_default().bytes() {
             state = fold(state ^ (u64::from(byte) + 1), CHAIN);
         }
-        Self { state }
+        Self { state, passed: 0 }
     }
 
     /// Appends `token`.
     pub fn push(&mut self, token: u32) {
-        self.state = fold(self.state ^ (u64::from(token) + 1), CHAIN);
+        self.state = fold(self.closed() ^ (u64::from(token) + 1), CHAIN);
+        self.passed = 0;
     }
 
-    /// The hash of what has been pushed.
+    /// Begins the passage drawn from `seed`.
+    pub fn begin(&mut self, seed: u64) {
+        self.state = fold(self.closed() ^ fold(seed ^ START, CHAIN), START);
+        self.passed = 0;
+    }
+
+    /// Appends the next `tokens` tokens of the passage that has been begun.
+    pub const fn pass(&mut self, tokens: u32) {
+        self.passed = self.passed.saturating_add(tokens);
+    }
+
+    /// The hash of what has been appended.
     #[must_use]
     pub fn hash(&self) -> BlockHash {
-        BlockHash::new(self.state)
+        BlockHash::new(self.closed())
     }
+
+    fn closed(&self) -> u64 {
+        match self.passed {
+            0 => self.state,
+            passed => fold(self.state ^ u64::from(passed), CHAIN),
+        }
+    }
+}
+
+/// What a prompt, and so its answer, is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Tokens,
+    Passages,
 }
 
 /// A prompt as the engine sees it: how long it is and which blocks it fills.
@@ -73,6 +105,7 @@ pub struct Prompt {
     tokens: u32,
     hashes: Vec<BlockHash>,
     end: PrefixHasher,
+    content: Content,
 }
 
 impl Prompt {
@@ -82,6 +115,7 @@ impl Prompt {
             tokens: 0,
             hashes: Vec::new(),
             end: PrefixHasher::new(adapter),
+            content: Content::Tokens,
         };
         for token in tokens {
             if prompt.tokens == u32::MAX {
@@ -108,6 +142,53 @@ impl Prompt {
         )
     }
 
+    /// A prompt without content yet, to be made of passages.
+    #[must_use]
+    pub fn of_passages(adapter: Option<&str>) -> Self {
+        Self {
+            tokens: 0,
+            hashes: Vec::new(),
+            end: PrefixHasher::new(adapter),
+            content: Content::Passages,
+        }
+    }
+
+    /// Appends the first `tokens` tokens of the passage drawn from `seed`. Costs as much as there are blocks. An engine whose
+    /// request is of passages appends its answer in the same way, so a next turn repeats it with the request's
+    /// [`output_seed`](crate::SimRequest::output_seed). More than 2³² − 1 tokens are cut.
+    pub fn append(&mut self, seed: u64, tokens: u32, block_size: u32) {
+        self.end.begin(seed);
+        let tokens = tokens.min(u32::MAX - self.tokens);
+        let mut left = tokens;
+        let block_size = block_size.max(1);
+        while left > 0 {
+            let room = block_size - self.tokens % block_size;
+            let taken = room.min(left);
+            self.end.pass(taken);
+            self.tokens += taken;
+            left -= taken;
+            if taken == room {
+                self.hashes.push(self.end.hash());
+            }
+        }
+    }
+
+    /// A prompt of passages whose hashes are known: `tokens` tokens, `hashes` of their full blocks, and the hasher at their end.
+    #[must_use]
+    pub(crate) fn from_parts(tokens: u32, hashes: &[u64], end: PrefixHasher) -> Self {
+        Self {
+            tokens,
+            hashes: hashes.iter().map(|hash| BlockHash::new(*hash)).collect(),
+            end,
+            content: Content::Passages,
+        }
+    }
+
+    /// The hasher after its last token.
+    pub(crate) const fn end(&self) -> PrefixHasher {
+        self.end
+    }
+
     /// Its length in tokens.
     #[must_use]
     pub const fn tokens(&self) -> u32 {
@@ -126,8 +207,8 @@ impl Prompt {
         self.end.hash()
     }
 
-    pub(crate) fn into_parts(self) -> (u32, Vec<BlockHash>, PrefixHasher) {
-        (self.tokens, self.hashes, self.end)
+    pub(crate) fn into_parts(self) -> (u32, Vec<BlockHash>, PrefixHasher, Content) {
+        (self.tokens, self.hashes, self.end, self.content)
     }
 }
 
@@ -184,6 +265,39 @@ mod tests {
                 .zip(right.hashes())
                 .all(|(left, right)| left != right)
         );
+    }
+
+    #[test]
+    fn passages_match_as_far_as_they_are_the_same() {
+        let prompt = |passages: &[(u64, u32)]| {
+            let mut prompt = Prompt::of_passages(None);
+            for (seed, tokens) in passages {
+                prompt.append(*seed, *tokens, 16);
+            }
+            prompt
+        };
+        let same = |left: &Prompt, right: &Prompt| {
+            let pairs = left.hashes().iter().zip(right.hashes());
+            pairs.take_while(|(left, right)| left == right).count()
+        };
+        let long = prompt(&[(1, 40), (2, 60)]);
+        assert_eq!((long.tokens(), long.hashes().len()), (100, 6));
+        assert_eq!(
+            same(&long, &prompt(&[(1, 40), (2, 20)])),
+            3,
+            "a shorter passage is a part of a longer one"
+        );
+        assert_eq!(
+            same(&long, &prompt(&[(1, 40), (3, 60)])),
+            2,
+            "the third block holds tokens of another passage"
+        );
+        assert_eq!(
+            same(&long, &prompt(&[(1, 41), (2, 60)])),
+            2,
+            "the same passage later is another text"
+        );
+        assert_eq!(same(&long, &prompt(&[(2, 40), (1, 60)])), 0);
     }
 
     #[test]

@@ -81,8 +81,9 @@ pub struct AdapterBits {
 /// A way of choosing: one gateway's view and decisions.
 ///
 /// The driver calls it in order of time. For each call: [`Router::arrive`] once; if it goes, then [`Router::first_token`] at
-/// most once and [`Router::finished`] exactly once. After each of those and after [`Router::page`] the driver asks
-/// [`Router::released`], for room may have come up.
+/// most once and [`Router::finished`] exactly once. A call that is lost with its endpoint before its first token comes again, as
+/// a gateway tries another endpoint. After a first token, an end and a page the driver asks [`Router::released`], for room may
+/// have come up.
 pub trait Router {
     /// The policy's name, as reports show it.
     fn name(&self) -> &str;

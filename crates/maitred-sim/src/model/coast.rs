@@ -1,144 +1,216 @@
 //! Stretches of steps in which every sequence decodes and nobody comes or goes, computed at once.
 //!
 //! The result is the same as step by step, bit for bit: the same durations, the same blocks for the same sequences in the same
-//! order, the same numbers on the page. What is saved is going over every sequence in every step.
+//! order, the same numbers on the page. What is saved is going over every sequence in every step: while a stretch lasts, the
+//! sequences lag behind and only blocks are handed out and named when their time comes. A stretch survives being looked at, so
+//! how time is cut costs nothing. It ends before the step that ends an answer, at an arrival, when blocks are short, and when a
+//! waiting request finds room.
 
 use std::cmp::Ordering;
-use std::time::Duration;
 
 use maitred_types::Time;
 
 use super::{EngineModel, Place, Step};
 use crate::profile::StepBatch;
+use crate::request::SimEvent;
 
 /// Steps below which a stretch costs more than it saves.
 const WORTHWHILE: u32 = 4;
-
-const NANOSECOND: Duration = Duration::from_nanos(1);
 
 /// One sequence of the stretch.
 #[derive(Clone, Copy, Debug)]
 struct Rider {
     place: Place,
-    /// Its tokens so far, modulo the block size, when the stretch began: decides in which steps it needs a block and fills one.
-    phase: u32,
     /// Steps of the stretch whose token it has taken up.
     taken: u32,
 }
 
-/// The sequences of the stretch, by phase; within a phase in the order of the batch.
-#[derive(Debug)]
-struct Riders {
+/// A stretch under way. The step that was under way when it began is its step 0.
+#[derive(Clone, Debug)]
+pub(super) struct Ride {
+    /// The sequences, in the order of the batch.
     riders: Vec<Rider>,
-    /// Indices into `riders`, sorted by phase.
-    by_phase: Vec<usize>,
-    /// Where each phase begins in `by_phase`, and where the last ends.
-    starts: Vec<usize>,
+    /// In which step each rider needs a block for the first time, from 1 to the block size, and which rider; sorted.
+    turns: Vec<(u32, u32)>,
+    block_size: u32,
+    /// How many blocks have been handed out in this stretch: riders take their turns round and round.
+    grown: usize,
+    /// The same for blocks that were filled. A block is filled in the step before the next one is needed, so riders of turn 1
+    /// have had their first filling before the stretch.
+    filled: usize,
+    /// Steps that have ended.
+    ended: u32,
+    /// How many may.
+    most: u32,
+    /// When the last of them ended.
+    last_end: Time,
 }
 
-impl Riders {
-    fn new(riders: Vec<Rider>, block_size: u32) -> Self {
-        let mut by_phase: Vec<usize> = (0..riders.len()).collect();
-        by_phase.sort_by_key(|index| riders[*index].phase);
-        let start = |phase: u32| by_phase.partition_point(|index| riders[*index].phase < phase);
-        let starts = (0..=block_size).map(start).collect();
-        Self {
-            riders,
-            by_phase,
-            starts,
-        }
+impl Ride {
+    /// In which step the `nth` block of the stretch is needed.
+    fn growth(&self, nth: usize) -> u64 {
+        let (turn, _) = self.turns[nth % self.turns.len()];
+        u64::from(turn) + (nth / self.turns.len()) as u64 * u64::from(self.block_size)
     }
 
-    /// The sequences of `phase`, as a range of `by_phase`.
-    fn of(&self, phase: u32) -> std::ops::Range<usize> {
-        self.starts[phase as usize]..self.starts[phase as usize + 1]
+    /// In which step the `nth` block of the stretch is full.
+    fn filling(&self, nth: usize) -> u64 {
+        self.growth(nth) - 1
     }
+
+    fn rider(&self, nth: usize) -> usize {
+        self.turns[nth % self.turns.len()].1 as usize
+    }
+
+    /// How many blocks step `ahead` needs.
+    fn growing(&self, ahead: u64) -> usize {
+        (self.grown..self.grown + self.turns.len())
+            .take_while(|nth| self.growth(*nth) == ahead)
+            .count()
+    }
+}
+
+/// How the beginning of a next step went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// It is under way.
+    Begun,
+    /// There are too few blocks; nothing was done.
+    Short,
+    /// Its blocks are there, and a waiting request has room to join it.
+    Joins,
 }
 
 impl EngineModel {
-    /// Ends steps and begins their successors as long as nothing but decoding happens up to `to`. Leaves the last step begun
-    /// under way.
-    pub(super) fn coast(&mut self, to: Time) {
+    /// Begins a stretch if the step under way is one of pure decoding, and the next few will be.
+    pub(super) fn set_out(&mut self) {
         let Some(step) = self.step.filter(|step| step.batch.prefill_tokens == 0) else {
             return;
         };
-        let is_steady = self.waiting.is_empty() && !self.cancelled && self.plan.len() == self.running.len();
-        // Not beyond the step before the one that ends the shortest answer, nor up to an arrival.
+        if self.cancelled || self.plan.len() != self.running.len() || !self.pauses(&step) {
+            return;
+        }
         let left = self.running.iter().map(|place| &self.sequences[*place]);
         let left = left
             .map(|sequence| sequence.output - sequence.generated)
             .min()
             .unwrap_or(0);
-        let until = self
-            .arriving
-            .front()
-            .map_or(to, |(ready, _)| to.min(ready.saturating_sub(NANOSECOND)));
-        let is_long = until.since(step.ends) > step.ends.since(self.now) * WORTHWHILE && left > WORTHWHILE;
-        if !is_steady || !is_long {
+        if left <= WORTHWHILE || !self.defers_as_before() || self.finds_room() {
             return;
         }
         let block_size = self.limits.block_size;
-        let rider = |place: &Place| {
-            let phase = self.sequences[*place].computed % block_size;
-            Rider {
-                place: *place,
-                phase,
-                taken: 0,
-            }
+        let riders = self.running.iter().map(|place| Rider {
+            place: *place,
+            taken: 0,
+        });
+        let mut turns: Vec<(u32, u32)> = (0..)
+            .zip(&self.running)
+            .map(|(index, place)| (block_size - self.sequences[*place].computed % block_size, index))
+            .collect();
+        turns.sort_unstable();
+        let filled = turns.partition_point(|(turn, _)| *turn == 1);
+        self.ride = Some(Ride {
+            riders: riders.collect(),
+            turns,
+            block_size,
+            grown: 0,
+            filled,
+            ended: 0,
+            // The step that ends the shortest answer is not part of it.
+            most: left - 1,
+            last_end: self.now,
+        });
+    }
+
+    /// Whether nobody arrives in the next few steps, and a full batch keeps nobody from joining for want of tokens.
+    fn pauses(&self, step: &Step) -> bool {
+        let a_while = step.ends.since(self.now) * WORTHWHILE;
+        let arrives_soon = self
+            .arriving
+            .front()
+            .is_some_and(|(ready, _)| *ready <= step.ends + a_while);
+        !arrives_soon && self.running.len() < self.limits.batched_tokens as usize
+    }
+
+    /// Goes on with the stretch under way up to `to`, and ends it where it must end.
+    pub(super) fn coast(&mut self, to: Time, sink: &mut impl FnMut(SimEvent)) {
+        let Some(mut ride) = self.ride.take() else {
+            return;
         };
-        let mut riders = Riders::new(self.running.iter().map(rider).collect(), block_size);
-        let steps = self.ride(step, until, left - 1, &mut riders);
-        for rider in &mut riders.riders {
-            self.take_up(rider, steps);
-            let sequence = &mut self.sequences[rider.place];
-            sequence.computed += steps;
-            if steps > 0 {
-                sequence.last_token = self.now;
+        let before = ride.ended;
+        let over = self.ride_on(&mut ride, to);
+        if ride.ended > before {
+            self.note_page(ride.last_end);
+        }
+        match over {
+            None => self.ride = Some(ride),
+            Some(next) => {
+                self.catch_up(&ride);
+                if next == Next::Joins {
+                    self.begin(sink);
+                }
             }
         }
     }
 
-    /// Ends at most `most` steps up to `until`, and says how many.
-    fn ride(&mut self, mut step: Step, until: Time, most: u32, riders: &mut Riders) -> u32 {
-        let (mut ended, mut began) = (0, self.now);
-        let sequences = step.batch.decodes;
-        while ended < most && step.ends <= until {
+    /// Ends the stretch, wherever it is, because something comes between.
+    pub(super) fn interrupt(&mut self) {
+        if let Some(ride) = self.ride.take() {
+            self.catch_up(&ride);
+        }
+    }
+
+    /// Ends steps and begins their successors up to `to`. Says why, if the stretch cannot go on.
+    fn ride_on(&mut self, ride: &mut Ride, to: Time) -> Option<Next> {
+        let mut step = self.step?;
+        let arrival = self.arriving.front().map_or(Time::MAX, |(ready, _)| *ready);
+        while step.ends <= to {
+            if ride.ended >= ride.most || arrival <= step.ends {
+                return Some(Next::Short);
+            }
             let used = self.pool.used();
-            if !self.begin_next(ended + 1, riders) {
-                break;
+            self.now = self.now.max(step.ends);
+            let next = self.begin_next(ride);
+            if next == Next::Short {
+                return Some(next);
             }
-            self.now = step.ends;
-            self.note_step(&step.batch, ended, began);
+            self.note_step(&step.batch, ride);
             self.stats.gauges.kv_used = used;
-            ended += 1;
-            began = self.now;
-            step.batch.context_tokens += sequences;
-            step.ends = self.now + self.step_time(&step.batch);
-        }
-        if ended > 0 {
-            self.step = Some(step);
-            let gauges = &mut self.stats.gauges;
-            gauges.running = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
-            (gauges.waiting, gauges.deferred) = (0, 0);
-            if self.adapters.any() {
-                self.stats.note_adapters(self.adapters.in_use(), self.now);
+            ride.ended += 1;
+            ride.last_end = self.now;
+            if next == Next::Joins {
+                self.step = None;
+                return Some(next);
             }
+            step.batch.context_tokens += step.batch.decodes;
+            step.ends = self.now + self.step_time(&step.batch);
+            self.busy += step.ends.since(self.now);
+            self.step = Some(step);
         }
-        ended
+        None
     }
 
-    /// Counts a step that has ended; `ended` before it in this stretch, the last of them at `began`.
-    fn note_step(&mut self, batch: &StepBatch, ended: u32, began: Time) {
+    /// Renews what the page shows besides the blocks in use.
+    fn note_page(&mut self, now: Time) {
+        let kv_used = self.stats.gauges.kv_used;
+        self.stats.gauges = self.present_gauges();
+        self.stats.gauges.kv_used = kv_used;
+        if self.adapters.any() {
+            self.stats.note_adapters(self.adapters.in_use(), now);
+        }
+    }
+
+    /// Counts a step that has ended.
+    fn note_step(&mut self, batch: &StepBatch, ride: &Ride) {
         let counters = &mut self.stats.counters;
         counters.steps += 1;
         counters.computed_tokens += batch.decodes;
         counters.generation_tokens += batch.decodes;
         let histograms = &mut self.stats.histograms;
         histograms.step_tokens.observe_count(batch.decodes);
-        if ended > 0 {
-            histograms
-                .between_tokens
-                .observe_time(self.now.since(began), batch.decodes);
+        if ride.ended > 0 {
+            let gap = self.now.since(ride.last_end);
+            histograms.between_tokens.observe_time(gap, batch.decodes);
             return;
         }
         // Before the stretch the sequences may have had their tokens at different times.
@@ -148,56 +220,114 @@ impl EngineModel {
         }
     }
 
-    /// Gives the sequences the blocks that step `ahead` of the stretch needs, and names those that it fills, in the order of
-    /// the batch; false, with nothing done, when there are too few blocks.
-    fn begin_next(&mut self, ahead: u32, riders: &mut Riders) -> bool {
-        let block_size = self.limits.block_size;
-        let turn = ahead % block_size;
-        // A sequence with `phase + ahead` tokens computed needs a block when that is a multiple of the block size, and fills
-        // one when it is one less.
-        let mut growing = riders.of((block_size - turn) % block_size);
-        let mut filling = riders.of((block_size - turn + block_size - 1) % block_size);
-        if growing.len() > self.pool.free() as usize {
-            return false;
+    /// Gives the sequences the blocks that the next step of the stretch needs, and names those that it fills, in the order of
+    /// the batch.
+    fn begin_next(&mut self, ride: &mut Ride) -> Next {
+        let ahead = u64::from(ride.ended) + 1;
+        let mut growing = ride.growing(ahead);
+        if growing > self.pool.free() as usize {
+            return Next::Short;
         }
-        if !self.limits.caching {
-            filling = 0..0;
-        }
-        while !growing.is_empty() || !filling.is_empty() {
-            let at = |range: &std::ops::Range<usize>| {
-                riders.by_phase.get(range.start).copied().filter(|_| !range.is_empty())
-            };
-            let (grows, fills) = (at(&growing), at(&filling));
-            let order = grows
-                .map_or(usize::MAX, |index| index)
-                .cmp(&fills.map_or(usize::MAX, |index| index));
-            match (order, grows, fills) {
-                // Both, with blocks of one token: first the block, then its name.
-                (Ordering::Less | Ordering::Equal, Some(index), _) => {
-                    growing.start += 1;
-                    let sequence = &mut self.sequences[riders.riders[index].place];
-                    sequence.blocks.extend(self.pool.allocate());
-                }
-                (_, _, Some(index)) => {
-                    filling.start += 1;
-                    self.take_up(&mut riders.riders[index], ahead);
-                    let sequence = &mut self.sequences[riders.riders[index].place];
-                    let filled = sequence.published;
-                    self.pool.publish(sequence.blocks[filled], sequence.hashes[filled]);
-                    sequence.published += 1;
-                }
-                (_, _, None) => return true,
+        let is_full = |ride: &Ride| self.limits.caching && ride.filling(ride.filled) == ahead;
+        let mut fills = is_full(ride);
+        let any_filled = fills;
+        while growing > 0 || fills {
+            let (grows, filled) = (ride.rider(ride.grown), ride.rider(ride.filled));
+            let order = if fills { grows.cmp(&filled) } else { Ordering::Less };
+            // Both, with blocks of one token: first the block, then its name.
+            if growing > 0 && order != Ordering::Greater {
+                ride.grown += 1;
+                growing -= 1;
+                let sequence = &mut self.sequences[ride.riders[grows].place];
+                sequence.blocks.extend(self.pool.allocate());
+            } else {
+                ride.filled += 1;
+                self.name_block(&mut ride.riders[filled], ride.ended + 1);
+                fills = ride.filling(ride.filled) == ahead;
             }
         }
-        true
+        if any_filled && self.finds_room() {
+            return Next::Joins;
+        }
+        Next::Begun
+    }
+
+    fn name_block(&mut self, rider: &mut Rider, ahead: u32) {
+        self.take_up(rider, ahead);
+        let sequence = &mut self.sequences[rider.place];
+        let filled = sequence.published;
+        self.pool.publish(sequence.blocks[filled], sequence.hashes[filled]);
+        sequence.published += 1;
     }
 
     /// Lets a sequence take up the tokens generated in the first `steps` steps of the stretch.
     fn take_up(&mut self, rider: &mut Rider, steps: u32) {
+        let lag = steps.saturating_sub(rider.taken);
         let sequence = &mut self.sequences[rider.place];
-        for _ in rider.taken..steps {
-            sequence.generate(self.limits.block_size, self.limits.caching);
+        sequence.generate_many(lag, self.limits.block_size, self.limits.caching);
+        rider.taken += lag;
+    }
+
+    /// Brings the sequences up to the last step that has ended.
+    fn catch_up(&mut self, ride: &Ride) {
+        for rider in &ride.riders {
+            self.take_up(&mut rider.clone(), ride.ended);
+            let sequence = &mut self.sequences[rider.place];
+            sequence.computed += ride.ended;
+            if ride.ended > 0 {
+                sequence.last_token = ride.last_end;
+            }
         }
-        rider.taken = rider.taken.max(steps);
+    }
+
+    /// How many tokens the running sequences have generated of which they do not know yet: the `index`th of the batch.
+    pub(super) fn lag(&self, index: usize) -> u32 {
+        self.ride
+            .as_ref()
+            .and_then(|ride| Some(ride.ended - ride.riders.get(index)?.taken))
+            .unwrap_or(0)
+    }
+
+    /// A time up to which [`EngineModel::advance`] tells nothing but preemptions, if nothing is submitted or cancelled. Not
+    /// before the end of the step under way, so that going there gets on. `None` when nothing happens any more.
+    #[must_use]
+    pub fn quiet_until(&self) -> Option<Time> {
+        let Some(step) = self.step else {
+            return self.next_event();
+        };
+        let Some(ride) = &self.ride else {
+            return Some(step.ends);
+        };
+        let quiet = step.ends + self.shortest(&step, self.certain_steps(ride));
+        let arrival = self.arriving.front().map_or(Time::MAX, |(ready, _)| *ready);
+        Some(quiet.min(arrival).max(step.ends))
+    }
+
+    /// How many steps after the one under way are certain to be of this stretch, or to end it without ending an answer.
+    fn certain_steps(&self, ride: &Ride) -> u32 {
+        let mut steps = u64::from(ride.most - ride.ended);
+        let ahead = u64::from(ride.ended);
+        // After a preemption steps are shorter than expected.
+        let short = ride.growth(ride.grown + self.pool.free() as usize);
+        steps = steps.min((short - ahead).saturating_sub(1));
+        if !self.waiting.is_empty() && self.limits.caching {
+            steps = steps.min(ride.filling(ride.filled) - ahead);
+        }
+        u32::try_from(steps).unwrap_or(u32::MAX)
+    }
+
+    /// Never more than what `steps` steps after this one take, and hardly less.
+    fn shortest(&self, step: &Step, steps: u32) -> std::time::Duration {
+        let after = |steps: u32| {
+            let batch = StepBatch {
+                context_tokens: step.batch.context_tokens + step.batch.decodes * u64::from(steps),
+                ..step.batch
+            };
+            self.step_time(&batch).as_nanos()
+        };
+        // A step's time grows evenly with the context. What is taken off is what rounding may have added.
+        let sum = (after(1) + after(steps)) * u128::from(steps) / 2;
+        let sum = sum.saturating_sub(u128::from(steps) * 3 + sum / 1_000_000_000);
+        std::time::Duration::from_nanos(u64::try_from(sum).unwrap_or(u64::MAX))
     }
 }

@@ -30,6 +30,7 @@ impl EngineModel {
         }
         let loading = self.lora_load.saturating_mul(draft.loads);
         let ends = self.now + self.step_time(&draft.batch) + loading;
+        self.busy += ends.since(self.now);
         self.step = Some(Step {
             ends,
             batch: draft.batch,
@@ -120,22 +121,45 @@ impl EngineModel {
         self.deferred = index;
     }
 
-    /// Lets a waiting request into the batch if its whole prompt fits; how many tokens it computes first.
-    fn join(&mut self, place: Place, budget: u32) -> Option<u32> {
-        let block_size = self.limits.block_size;
-        let sequence = &self.sequences[place];
-        let known = sequence.known();
+    /// Whether a waiting request could join a batch in which all others decode.
+    pub(super) fn finds_room(&self) -> bool {
+        let first = self.waiting.get(self.first_with_slot());
+        self.running.len() < self.limits.sequences && first.is_some_and(|place| self.fits(*place).is_some())
+    }
+
+    /// Whether the next step, if nobody joins it, would pass over as many waiting requests as the last.
+    pub(super) fn defers_as_before(&self) -> bool {
+        let is_full = self.running.len() >= self.limits.sequences;
+        self.deferred == if is_full { 0 } else { self.first_with_slot() }
+    }
+
+    /// The first waiting request that lacks no adapter slot.
+    fn first_with_slot(&self) -> usize {
+        let has_slot = |place: &Place| {
+            let adapter = self.sequences[*place].adapter;
+            adapter.is_none_or(|adapter| self.adapters.has_slot(adapter))
+        };
+        self.waiting.iter().position(has_slot).unwrap_or(self.waiting.len())
+    }
+
+    /// How many leading blocks of a waiting request are cached, if the rest fits too.
+    fn fits(&self, place: Place) -> Option<u32> {
         let (matched, matched_free) = self.matched_blocks(place);
-        let cached = matched * block_size;
-        let needed = known.div_ceil(block_size) - matched;
+        let needed = self.sequences[place].known().div_ceil(self.limits.block_size) - matched;
         let reserve = if self.running.is_empty() {
             0
         } else {
             self.limits.watermark
         };
-        if self.pool.free() < needed + matched_free + reserve {
-            return None;
-        }
+        (self.pool.free() >= needed + matched_free + reserve).then_some(matched)
+    }
+
+    /// Lets a waiting request into the batch if its whole prompt fits; how many tokens it computes first.
+    fn join(&mut self, place: Place, budget: u32) -> Option<u32> {
+        let block_size = self.limits.block_size;
+        let matched = self.fits(place)?;
+        let sequence = &self.sequences[place];
+        let (known, cached) = (sequence.known(), matched * block_size);
         let expected = (sequence.prompt + sequence.output).div_ceil(block_size) as usize;
         let mut blocks = Vec::with_capacity(expected);
         for hash in &sequence.hashes[..matched as usize] {

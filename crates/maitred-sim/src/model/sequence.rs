@@ -4,7 +4,7 @@ use maitred_types::{Time, TokenCount};
 
 use crate::kv::BlockId;
 use crate::lora::AdapterIndex;
-use crate::prefix::{BlockHash, PrefixHasher, output_token};
+use crate::prefix::{BlockHash, Content, PrefixHasher, output_token};
 use crate::request::{FinishReason, RequestNumber, SimRequest, SimUsage};
 
 /// Where a request is.
@@ -32,6 +32,7 @@ pub(super) struct Sequence {
     /// Hashes of the full blocks of all known tokens.
     pub(super) hashes: Vec<BlockHash>,
     hasher: PrefixHasher,
+    content: Content,
     pub(super) prompt: u32,
     pub(super) generated: u32,
     pub(super) output: u32,
@@ -52,7 +53,10 @@ pub(super) struct Sequence {
 
 impl Sequence {
     pub(super) fn new(request: SimRequest, now: Time) -> Self {
-        let (prompt, hashes, hasher) = request.prompt.into_parts();
+        let (prompt, hashes, mut hasher, content) = request.prompt.into_parts();
+        if content == Content::Passages {
+            hasher.begin(request.output_seed);
+        }
         Self {
             id: request.id,
             phase: Phase::Arriving,
@@ -60,6 +64,7 @@ impl Sequence {
             blocks: Vec::new(),
             hashes,
             hasher,
+            content,
             prompt: prompt.max(1),
             generated: 0,
             output: request.output_tokens,
@@ -94,12 +99,38 @@ impl Sequence {
     /// Takes up one generated token. A block's hash is known as soon as its last token is.
     pub(super) fn generate(&mut self, block_size: u32, caching: bool) {
         if caching {
-            self.hasher.push(output_token(self.output_seed, self.generated));
+            match self.content {
+                Content::Tokens => self.hasher.push(output_token(self.output_seed, self.generated)),
+                Content::Passages => self.hasher.pass(1),
+            }
             if (self.hashes.len() + 1) * block_size as usize == self.known() as usize + 1 {
                 self.hashes.push(self.hasher.hash());
             }
         }
         self.generated += 1;
+    }
+
+    /// Takes up `tokens` generated tokens; the same as one after the other.
+    pub(super) fn generate_many(&mut self, tokens: u32, block_size: u32, caching: bool) {
+        if caching && self.content == Content::Tokens {
+            for _ in 0..tokens {
+                self.generate(block_size, true);
+            }
+            return;
+        }
+        let mut left = tokens;
+        while caching && left > 0 {
+            let full = (self.hashes.len() as u64 + 1) * u64::from(block_size);
+            let room = u32::try_from(full - u64::from(self.known())).unwrap_or(u32::MAX);
+            let taken = room.min(left);
+            self.hasher.pass(taken);
+            self.generated += taken;
+            left -= taken;
+            if taken == room {
+                self.hashes.push(self.hasher.hash());
+            }
+        }
+        self.generated += left;
     }
 
     pub(super) const fn reason(&self) -> FinishReason {

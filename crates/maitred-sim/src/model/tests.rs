@@ -87,6 +87,25 @@ impl Run {
         self.model.check_invariants().unwrap();
     }
 
+    /// Lets time pass from one promised event to the next; nothing may be told before.
+    fn hop(&mut self, millis: u64) {
+        let to = Time::from_millis(millis);
+        while let Some(next) = self.model.quiet_until().filter(|next| *next <= to) {
+            let before = next.saturating_sub(Duration::from_nanos(1));
+            self.model.advance(before.max(self.model.now), &mut |event| {
+                assert!(matches!(event, SimEvent::Preempted { .. }), "{event:?} before {next:?}");
+                self.events.push(event);
+            });
+            self.model.check_invariants().unwrap();
+            self.model.advance(next, &mut |event| self.events.push(event));
+            assert!(
+                self.model.quiet_until().is_none_or(|later| later > next),
+                "no way forward at {next:?}"
+            );
+        }
+        self.leap(millis);
+    }
+
     /// When request `id` got its `n`th token, in milliseconds.
     fn token(&self, id: u64, n: u32) -> Option<u64> {
         self.events.iter().find_map(|event| match *event {
@@ -568,6 +587,7 @@ fn a_stretch_is_not_told_step_by_step() {
     model.check_invariants().unwrap();
     assert_eq!((events, model.stats().counters.generation_tokens), (3, 3 * 500));
     assert_eq!(model.next_event(), Some(Time::from_millis(5_010)));
+    model.interrupt();
     assert!(
         model
             .sequences

@@ -22,11 +22,12 @@ impl EngineModel {
             kv_usable: gauges.kv_usable,
             ..EndpointTruth::default()
         };
-        for place in &self.running {
+        for (index, place) in self.running.iter().enumerate() {
             let sequence = &self.sequences[*place];
-            truth.context_tokens += u64::from(sequence.known());
-            truth.output_tokens += u64::from(sequence.output - sequence.generated);
-            if !sequence.decodes() {
+            let generated = sequence.generated + self.lag(index);
+            truth.context_tokens += u64::from(sequence.prompt + generated);
+            truth.output_tokens += u64::from(sequence.output.saturating_sub(generated));
+            if self.ride.is_none() && !sequence.decodes() {
                 self.add_prefill(sequence.known(), sequence.computed, &mut truth);
             }
         }
@@ -39,6 +40,21 @@ impl EngineModel {
             self.add_prefill(sequence.known(), cached, &mut truth);
         }
         truth
+    }
+
+    /// How many adapters are on the GPU at once, and those that running and waiting requests use, as bits by their index;
+    /// `None` for an engine without adapters.
+    #[must_use]
+    pub fn adapters_in_use(&self) -> Option<(u32, u64, u64)> {
+        let slots = u32::try_from(self.adapters.slots()).unwrap_or(u32::MAX);
+        let (running, waiting) = self.adapters.in_use();
+        self.adapters.any().then_some((slots, running, waiting & !running))
+    }
+
+    /// Time in which a step was under way, the whole of the present one included.
+    #[must_use]
+    pub const fn busy(&self) -> std::time::Duration {
+        self.busy
     }
 
     fn add_prefill(&self, known: u32, before: u32, truth: &mut EndpointTruth) {

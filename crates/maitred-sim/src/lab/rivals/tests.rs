@@ -74,14 +74,7 @@ impl Table {
         let call = LabCall {
             number: self.calls.len() as u64,
             arrived: self.now,
-            chain: chain(blocks),
-            input: tokens(blocks, 8),
-            output: TokenCount::new(100),
-            max_output: None,
-            session: None,
-            tenant: 0,
-            class: 0,
-            adapter: None,
+            ..LabCall::of_chain(chain(blocks), tokens(blocks, 8), TokenCount::new(100))
         };
         let fleet = FleetView::new(&self.engines, self.now);
         let placement = self.router.arrive(&call, self.now, &fleet);
@@ -368,18 +361,7 @@ fn a_match_may_go_on_as_long_as_any_endpoint_holds() {
 
 #[test]
 fn the_pooled_cache_has_the_room_of_all() {
-    let call = |blocks: &[u64]| LabCall {
-        number: 0,
-        arrived: Time::ZERO,
-        chain: chain(blocks),
-        input: tokens(blocks, 0),
-        output: TokenCount::ZERO,
-        max_output: None,
-        session: None,
-        tenant: 0,
-        class: 0,
-        adapter: None,
-    };
+    let call = |blocks: &[u64]| LabCall::of_chain(chain(blocks), tokens(blocks, 0), TokenCount::ZERO);
     let hits = |endpoints: usize| {
         let mut pooled = PooledCache::new(&vec![facts(11); endpoints]);
         for _ in 0..2 {

@@ -51,11 +51,26 @@ struct Told {
     stats: EngineStats,
 }
 
-fn simulate(actions: &[Action], blocks: u32) -> Told {
-    simulate_telling(actions, blocks, TokenEvents::Each)
+/// How time passes in a simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// Step by step, every token told.
+    Steps,
+    /// At once, first tokens told.
+    Leap,
+    /// From event to event, first tokens told.
+    Hop,
 }
 
-fn simulate_telling(actions: &[Action], blocks: u32, token_events: TokenEvents) -> Told {
+fn simulate(actions: &[Action], blocks: u32) -> Told {
+    simulate_passing(actions, blocks, Pass::Steps)
+}
+
+fn simulate_passing(actions: &[Action], blocks: u32, how: Pass) -> Told {
+    let token_events = match how {
+        Pass::Steps => TokenEvents::Each,
+        Pass::Leap | Pass::Hop => TokenEvents::First,
+    };
     let lora = LoraOptions {
         adapters: ["a", "b", "c"].map(ModelName::from).to_vec(),
         resident: 2,
@@ -76,9 +91,10 @@ fn simulate_telling(actions: &[Action], blocks: u32, token_events: TokenEvents) 
         model: EngineModel::new(&profile, &options, Time::ZERO),
         events: Vec::new(),
     };
-    let pass = |run: &mut Run, millis| match token_events {
-        TokenEvents::Each => drop(run.to(millis)),
-        TokenEvents::First => run.leap(millis),
+    let pass = |run: &mut Run, millis| match how {
+        Pass::Steps => drop(run.to(millis)),
+        Pass::Leap => run.leap(millis),
+        Pass::Hop => run.hop(millis),
     };
     let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
     let (mut pages, mut millis) = (Vec::new(), 0);
@@ -127,7 +143,14 @@ fn submit(run: &mut Run, seen: &mut BTreeMap<u64, Seen>, action: &Action) {
     let tail = u32::try_from(id).unwrap();
     let text = (0..tokens).map(|index| if index < 200 { prefix } else { 1000 + tail });
     let name = adapter.map(|adapter| ["a", "b", "c"][adapter]);
-    let prompt = Prompt::new(text, 16, name);
+    let prompt = if prefix % 2 == 0 {
+        Prompt::new(text, 16, name)
+    } else {
+        let mut prompt = Prompt::of_passages(name);
+        prompt.append(prefix.into(), tokens.min(200), 16);
+        prompt.append(u64::from(1000 + tail), tokens.saturating_sub(200), 16);
+        prompt
+    };
     let adapter = adapter.and_then(AdapterIndex::new);
     let taken = run.model.submit(
         SimRequest {
@@ -232,8 +255,9 @@ proptest! {
         actions in proptest::collection::vec(long_action(), 1..30),
         blocks in 65..300_u32,
     ) {
-        let mut each = simulate_telling(&actions, blocks, TokenEvents::Each);
+        let mut each = simulate_passing(&actions, blocks, Pass::Steps);
         each.events.retain(|event| !matches!(event, SimEvent::Token { n, .. } if *n > 1));
-        prop_assert_eq!(each, simulate_telling(&actions, blocks, TokenEvents::First));
+        prop_assert_eq!(&each, &simulate_passing(&actions, blocks, Pass::Leap));
+        prop_assert_eq!(&each, &simulate_passing(&actions, blocks, Pass::Hop));
     }
 }
