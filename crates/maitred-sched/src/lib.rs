@@ -75,6 +75,7 @@ mod pace;
 mod page;
 mod picker;
 mod pool;
+mod prefix;
 mod profile;
 mod readiness;
 mod reckoning;
