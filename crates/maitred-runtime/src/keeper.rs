@@ -114,6 +114,12 @@ impl Keeper {
                 tracing::error!(%pool, "every endpoint has failed; calls go to them all the same");
             }
             PoolEvent::PanicLeft => tracing::info!(%pool, "at least one endpoint works again"),
+            PoolEvent::PrefixOff => {
+                tracing::info!(%pool, "calls share too little of their prompts: prefixes are looked up for a sample of calls");
+            }
+            PoolEvent::PrefixOn => {
+                tracing::info!(%pool, "calls share their prompts again: prefixes are looked up for all calls")
+            }
         }
     }
 

@@ -127,6 +127,10 @@ pub enum PoolEvent {
     PanicEntered,
     /// At least one ready endpoint is not ejected, or none is ready.
     PanicLeft,
+    /// Calls share too little of their prompts for the prefix index to be worth its work; it looks at a sample of calls from here on.
+    PrefixOff,
+    /// Calls share enough of their prompts again; the prefix index looks at all calls.
+    PrefixOn,
 }
 
 impl PoolEvent {
@@ -148,6 +152,8 @@ impl PoolEvent {
             Self::Thawed { .. } => "thawed",
             Self::PanicEntered => "panic_entered",
             Self::PanicLeft => "panic_left",
+            Self::PrefixOff => "prefix_off",
+            Self::PrefixOn => "prefix_on",
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Lease {
     pub(crate) batch: (f64, f64),
     /// What calls of like output length have in common.
     pub(crate) length_key: Option<u64>,
+    /// KV tokens that it will hold beside what the prefix index counts.
+    pub(crate) beside: u32,
     /// Output tokens seen so far; zero when nobody counts them.
     pub(crate) output: TokenCount,
     pub(crate) adapter: Option<u64>,
@@ -80,6 +82,7 @@ impl Lease {
             reckoned: 0.0,
             batch: (0.0, 0.0),
             length_key: None,
+            beside: 0,
             output: TokenCount::ZERO,
             adapter: None,
             in_sample: false,
@@ -286,7 +289,8 @@ const fn id(index: u32, generation: u64) -> LeaseId {
     LeaseId::new(generation << INDEX_BITS | index as u64)
 }
 
-const fn index(lease: LeaseId) -> u32 {
+/// A lease's place in the table.
+pub(crate) const fn index(lease: LeaseId) -> u32 {
     (lease.get() & INDEX_MASK) as u32
 }
 

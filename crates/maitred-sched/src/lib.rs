@@ -97,12 +97,13 @@ pub use counters::PoolCounters;
 pub use event::{DrainCause, PoolEvent, ReturnCause};
 pub use filter::{Filter, Removed};
 pub use options::{
-    EndpointOptions, OutlierOptions, PoolOptions, ReadinessOptions, ReckoningOptions, RetryOptions, StalenessOptions,
-    StalenessPolicy,
+    EndpointOptions, OutlierOptions, PoolOptions, PrefixOptions, ReadinessOptions, ReckoningOptions, RetryOptions,
+    StalenessOptions, StalenessPolicy,
 };
 pub use pace::{Pace, SpeedPrior, Work};
 pub use picker::Picker;
 pub use pool::{Observed, Pool, PoolFull, Shadow, Violation};
+pub use prefix::{CacheRow, Calibration, PrefixFigures};
 pub use profile::{Profile, ProfileError, Weighted};
 pub use readiness::{Proofs, ReadinessChange, ReadinessReport};
 pub use reckoning::Estimate;

@@ -33,6 +33,8 @@ pub struct PoolOptions {
     pub speed_prior: SpeedPrior,
     /// How the terms of the cost are weighed.
     pub cost: CostOptions,
+    /// What is remembered of prompts.
+    pub prefix: PrefixOptions,
 }
 
 impl Default for PoolOptions {
@@ -51,6 +53,7 @@ impl Default for PoolOptions {
             reckoning: ReckoningOptions::default(),
             speed_prior: SpeedPrior::default(),
             cost: CostOptions::default(),
+            prefix: PrefixOptions::default(),
         }
     }
 }
@@ -195,6 +198,35 @@ impl Default for ReckoningOptions {
             sample_lag: Duration::from_millis(10),
             decode_rate: 40.0,
             smoothing: 0.2,
+        }
+    }
+}
+
+/// What is remembered of which endpoint holds which prompts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrefixOptions {
+    /// Most bytes that the prefix index may take up; beyond them the least recently used prefixes are forgotten. 0 remembers nothing.
+    /// Default 256 MiB.
+    pub max_bytes: usize,
+    /// Tokens that the KV cache of an endpoint holds that does not say. Default 500,000.
+    pub default_tokens: u32,
+    /// The share of prompt tokens that placement by prefix must be able to gain over placement at random, 0 to 1, for the index to be
+    /// worth its work. Default 0.005; 0 keeps it on whatever happens.
+    pub min_gain: f32,
+    /// Calls over which that is measured, at least. Default 1,024.
+    pub window: u32,
+    /// Time over which that is measured, at least: longer than what usually passes between two turns of a conversation. Default 60 s.
+    pub window_time: Duration,
+}
+
+impl Default for PrefixOptions {
+    fn default() -> Self {
+        Self {
+            max_bytes: 256 << 20,
+            default_tokens: 500_000,
+            min_gain: 0.005,
+            window: 1_024,
+            window_time: Duration::from_secs(60),
         }
     }
 }

@@ -11,6 +11,7 @@ mod least_cost;
 mod lifecycle;
 mod observe;
 mod pick;
+mod prefix;
 mod removals;
 mod report;
 pub(crate) mod sabotage;
@@ -28,6 +29,7 @@ use crate::hash::name_hash;
 use crate::lease::{LeaseTable, MAX_LEASES};
 use crate::lengths::Lengths;
 use crate::options::{EndpointOptions, PoolOptions};
+use crate::prefix::PrefixIndex;
 use crate::profile::Profile;
 use crate::reckoning::Load;
 use crate::retry::RetryBudget;
@@ -51,6 +53,7 @@ pub struct Pool {
     lengths: Lengths,
     fleet: learn::Fleet,
     starts: Starts,
+    prefixes: PrefixIndex,
     events: EventQueue,
     counters: PoolCounters,
     scratch: choose::Scratch,
@@ -91,6 +94,7 @@ impl Pool {
     #[must_use]
     pub fn new(options: PoolOptions, profile: Profile, seed: u64) -> Self {
         let events = EventQueue::new(options.event_queue);
+        let prefixes = PrefixIndex::new(options.prefix, seed);
         Self {
             options,
             profile,
@@ -102,6 +106,7 @@ impl Pool {
             lengths: Lengths::default(),
             fleet: learn::Fleet::default(),
             starts: Starts::default(),
+            prefixes,
             events,
             counters: PoolCounters::default(),
             scratch: choose::Scratch::default(),
@@ -122,6 +127,7 @@ impl Pool {
             gate.cap = endpoint.cap(&options);
             endpoint.ceiling = gate.in_flight;
         }
+        self.prefixes.reconfigure(options.prefix);
         self.options = options;
         self.profile = profile;
         self.plan_due();
@@ -143,6 +149,7 @@ impl Pool {
             endpoint.options = options;
             let pool = endpoint.kv_pool(endpoint.reported.as_ref());
             self.columns.loads[at].set_pool(pool);
+            self.prefixes.size(at, pool.block_size, pool.blocks);
             return Ok(self.columns.id(at));
         }
         let at = self.free_slot()?;
@@ -210,7 +217,10 @@ impl Pool {
             ejected_until: None,
             cool_until: Time::ZERO,
         };
-        let load = Load::new(endpoint.kv_pool(None), &self.options.reckoning, now);
+        let pool = endpoint.kv_pool(None);
+        let load = Load::new(pool, &self.options.reckoning, now);
+        self.prefixes.begin_life(at);
+        self.prefixes.size(at, pool.block_size, pool.blocks);
         put(&mut self.columns.gates, at, gate);
         put(&mut self.columns.loads, at, load);
         put(&mut self.columns.adapters, at, Adapters::default());

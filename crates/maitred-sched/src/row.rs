@@ -7,6 +7,7 @@ use maitred_types::{Address, EndpointId, Time};
 use crate::columns::Tally;
 use crate::event::DrainCause;
 use crate::pace::Pace;
+use crate::prefix::CacheRow;
 use crate::readiness::Proofs;
 use crate::reckoning::Estimate;
 use crate::signals::Signals;
@@ -96,6 +97,8 @@ pub struct EndpointRow<'a> {
     pub queue_seconds: f64,
     /// Its share of the pool's recent picks, 0 to 1 (half-life 30 s).
     pub share: f64,
+    /// What the prefix index knows of it.
+    pub cache: CacheRow,
     /// How its leases ended.
     pub tally: Tally,
 }

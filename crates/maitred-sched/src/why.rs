@@ -91,15 +91,18 @@ pub struct Ranked {
     pub total: f32,
     /// What it would have cost, where costs decided.
     pub cost: Option<CostTerms>,
+    /// Prompt tokens of the call that it is taken to hold in its prefix cache; 0 where that was not looked up.
+    pub matched: f32,
     values: [f32; Scorer::COUNT],
 }
 
 impl Ranked {
-    pub(crate) const fn new(endpoint: EndpointId, total: f32, values: [f32; Scorer::COUNT]) -> Self {
+    pub(crate) const fn new(endpoint: EndpointId, (total, matched): (f32, f32), values: [f32; Scorer::COUNT]) -> Self {
         Self {
             endpoint,
             total,
             cost: None,
+            matched,
             values,
         }
     }
@@ -176,6 +179,9 @@ impl fmt::Display for Why {
         for ranked in &self.ranked {
             let slot = ranked.endpoint.slot.index();
             write!(f, "; slot {slot} total {:.3}", ranked.total)?;
+            if ranked.matched > 0.0 {
+                write!(f, " holding {:.0}", ranked.matched)?;
+            }
             for (index, (scorer, value)) in self.values(ranked).enumerate() {
                 let open = if index == 0 { " (" } else { ", " };
                 write!(f, "{open}{} {value:.3}", scorer.name())?;

@@ -27,6 +27,7 @@ impl Pool {
         let booked = *booked;
         let at = booked.endpoint.slot.index();
         self.learn_start(&booked, at, now);
+        self.prefixes.confirm(lease, at, now);
         self.begin_decode(lease, now);
         if self.columns.endpoints[at].outlier.counts(booked.booked_at) {
             self.prove(at);
@@ -89,6 +90,7 @@ impl Pool {
         if booked.retry {
             self.retries.give_back();
         }
+        self.settle_prefix(lease, &booked, end, usage);
         if booked.fenced {
             self.leases.remove(lease, None);
             return FinishReport::Fenced {

@@ -218,8 +218,9 @@ impl Pool {
             for (value, column) in row.iter_mut().zip(values.chunks_exact(count)) {
                 *value = column[place];
             }
-            why.ranked
-                .push(Ranked::new(columns.id(*slot as usize), totals[place], row));
+            let at = *slot as usize;
+            let sums = (totals[place], columns.matched[at]);
+            why.ranked.push(Ranked::new(columns.id(at), sums, row));
         }
     }
 }

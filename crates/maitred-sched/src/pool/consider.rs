@@ -5,6 +5,7 @@ use maitred_types::Time;
 
 use crate::ask::Ask;
 use crate::pool::Pool;
+use crate::pool::prefix::Look;
 use crate::profile::Profile;
 use crate::why::Why;
 
@@ -44,7 +45,7 @@ impl Pool {
         self.tick(now);
         let odd_scores = self.counters.odd_scores;
         self.swap_policy(shadow);
-        let selected = self.select(ask);
+        let selected = self.select(ask, Look::Aside);
         self.swap_policy(shadow);
         self.counters.odd_scores = odd_scores;
         selected.ok().map(|selected| selected.why)

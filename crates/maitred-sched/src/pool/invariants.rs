@@ -4,6 +4,7 @@
 //! * **S2** an endpoint's in-flight count equals its live leases, and so do its columns' sums over them.
 //! * **S3** no pick violates a hard filter as of its decision time: looked at again at every booking.
 //! * **S4** no cap is exceeded. Only a cap that was lowered below what was there may be, and then nothing is added.
+//! * **S5** the prefix index: endpoints hold contiguous prefixes, its sums are those of what it holds, and its bytes are bounded.
 
 use std::fmt;
 
@@ -43,6 +44,7 @@ struct Sums {
     decoding: u32,
     prefill_tokens: u64,
     expected_blocks: u64,
+    beside: u64,
 }
 
 impl Pool {
@@ -55,6 +57,8 @@ impl Pool {
         self.check_asks()?;
         self.check_counts()?;
         self.check_caps()?;
+        let prefixes = self.prefixes.check(self.columns.len());
+        prefixes.map_err(|found| Violation::new("S5", found))?;
         self.breach.clone().map_or(Ok(()), Err)
     }
 
@@ -100,6 +104,7 @@ impl Pool {
             sum.decoding += u32::from(decodes);
             sum.prefill_tokens += if decodes { 0 } else { u64::from(lease.input.get()) };
             sum.expected_blocks += u64::from(lease.expected_blocks);
+            sum.beside += u64::from(lease.beside);
         }
         if fenced != self.leases.fenced() {
             let found = format!("{fenced} fenced leases, {} counted", self.leases.fenced());
@@ -119,6 +124,7 @@ impl Pool {
                 decoding: load.decoding,
                 prefill_tokens: load.prefill_tokens,
                 expected_blocks: load.expected_blocks,
+                beside: self.prefixes.is_beside(at),
             };
             if (self.columns.backlogs[at].pending().tokens - pending[at]).abs() > 1e-3 {
                 let id = self.columns.id(at);

@@ -134,6 +134,7 @@ impl Pool {
         let endpoint = self.columns.id(at);
         let address = self.columns.endpoints[at].address.clone();
         let fenced = self.leases.fence(&mut self.columns.endpoints[at].leases);
+        self.prefixes.end_life(at);
         let gate = &mut self.columns.gates[at];
         gate.phase = Phase::Gone;
         gate.in_flight = 0;

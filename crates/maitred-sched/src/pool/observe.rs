@@ -102,8 +102,10 @@ impl Pool {
             running: signals.running,
             kv_used: signals.kv_checked(),
         };
+        let pool = endpoint.kv_pool(Some(signals));
+        self.prefixes.size(at, pool.block_size, pool.blocks);
         let load = &mut self.columns.loads[at];
-        load.set_pool(endpoint.kv_pool(Some(signals)));
+        load.set_pool(pool);
         load.take(sample, &outside, sampled_at, self.now);
         self.columns.gates[at].sampled_at = Some(sampled_at);
         let waiting = self.columns.gates[at]

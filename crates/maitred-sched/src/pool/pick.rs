@@ -11,6 +11,7 @@ use crate::lease::Lease;
 use crate::pace::Work;
 use crate::pool::Pool;
 use crate::pool::choose::Choice;
+use crate::pool::prefix::Look;
 use crate::pool::sabotage::Sabotage;
 use crate::scorer::{Scene, Subject};
 use crate::why::{Explain, PickReason, Why};
@@ -66,9 +67,11 @@ impl Pool {
         if self.leases.len() >= self.max_leases() {
             return Err(full);
         }
-        let Selected { at, why, field } = self.select(ask).map_err(|field| self.refusal(&field))?;
+        let look = self.look_at(ask);
+        let Selected { at, why, field } = self.select(ask, look).map_err(|field| self.refusal(&field))?;
         self.check_booking(at, ask, &field);
         let lease = self.book(at, ask, self.size(ask), now).ok_or(full)?;
+        self.claim_prefix(lease, at, ask);
         Ok(Picked {
             lease,
             endpoint: self.columns.id(at),
@@ -82,7 +85,7 @@ impl Pool {
     /// # Errors
     ///
     /// What the filters made of the pool, when they leave nobody.
-    pub(super) fn select(&mut self, ask: &Ask<'_>) -> Result<Selected, Field> {
+    pub(super) fn select(&mut self, ask: &Ask<'_>, look: Look) -> Result<Selected, Field> {
         let mut subject = Subject {
             freshness: self.freshness(),
             adapter: ask.adapter.map(name_hash),
@@ -99,6 +102,7 @@ impl Pool {
             return Err(field);
         }
         subject.home = self.home(ask);
+        subject.prompt = self.look_up(ask, look);
         let choice = pinned.unwrap_or_else(|| self.choose(subject, field.in_panic));
         let mut why = self.record(ask.explain, &field, subject, choice);
         if ask.explain == Explain::Full {

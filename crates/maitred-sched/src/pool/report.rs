@@ -6,6 +6,7 @@ use crate::columns::{Freshness, Phase, Trial};
 use crate::counters::PoolCounters;
 use crate::event::DrainCause;
 use crate::pool::Pool;
+use crate::prefix::PrefixFigures;
 use crate::row::{EndpointRow, EndpointState};
 
 impl Pool {
@@ -51,6 +52,7 @@ impl Pool {
             speed_samples: endpoint.speed.samples(),
             queue_seconds: self.columns.backlogs[at].seconds(&self.columns.paces[at], freshness.now),
             share: if picks > 0.0 { recent / picks } else { 0.0 },
+            cache: self.prefixes.row(at),
             tally: endpoint.tally,
         }
     }
@@ -76,6 +78,12 @@ impl Pool {
             dropped_marks: marks.sum(),
             ..self.counters
         }
+    }
+
+    /// How the prefix index fares.
+    #[must_use]
+    pub fn prefix_figures(&self) -> PrefixFigures {
+        self.prefixes.figures()
     }
 
     /// Leases that have not been finished, those included whose endpoint has gone.

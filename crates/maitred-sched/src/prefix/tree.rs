@@ -159,10 +159,6 @@ impl Tree {
         self.nodes.live()
     }
 
-    pub(super) const fn holdings(&self) -> usize {
-        self.holdings.live()
-    }
-
     /// Bytes in all.
     pub(super) const fn bytes(&self) -> usize {
         let shelves = self.shelves.capacity() * (size_of::<Shelf>() + size_of::<u32>());
@@ -275,7 +271,7 @@ impl Tree {
             Some(last) => {
                 let node = self.nodes.get(last.node);
                 let is_whole = node.run.len() == last.common as usize;
-                if is_whole && node.children == 0 && node.unit == unit {
+                if is_whole && node.children == 0 && is_alike(node.unit, unit) {
                     self.append(last.node, rest);
                     last.common += blocks(rest.len());
                     return;
@@ -445,6 +441,11 @@ impl Node {
         };
         run + holders
     }
+}
+
+/// Whether blocks of two sizes may share a run. What a token is in bytes is learnt, so sizes drift.
+fn is_alike(one: NonZeroU32, other: NonZeroU32) -> bool {
+    one.get().abs_diff(other.get()) <= one.get() / 8
 }
 
 /// How many blocks two parts of chains share that begin with the same one: the last agreeing place is found by doubling, then

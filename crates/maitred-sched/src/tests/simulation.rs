@@ -1,7 +1,7 @@
 //! Random lives of a pool in virtual time, with everything that must hold looked at after every step.
 //!
 //! Grammar of a step: an endpoint comes, proves, fails probes, drains, restarts, dies; a page is read, late or from a life
-//! that is over; a call asks, gets output, ends, ends twice; the clock goes on, leaps, or jumps back; the settings change. The
+//! that is over; a call asks, with a prompt that others share or without, gets output, ends, ends twice; a cache stores and lets go; the clock goes on, leaps, or jumps back; the settings change. The
 //! world keeps its own book of leases and compares: the pool's invariants are checked by the pool (`check_invariants`), and
 //! again from outside by rows, picks and refusals. The last tests break the pool on purpose and expect the checks to fire.
 //!
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fastrand::Rng;
-use maitred_types::{EndpointId, LeaseEnd, LeaseId, ModelName, Time, TokenCount, Usage, UsageSource};
+use maitred_types::{EndpointId, LeaseEnd, LeaseId, ModelName, PromptChain, Time, TokenCount, Usage, UsageSource};
 
 use crate::hash::mix;
 use crate::pool::sabotage::Sabotage;
@@ -66,6 +66,8 @@ struct World {
     progress: u64,
     /// Whether pages in this world mostly stand still.
     is_still: bool,
+    /// Prompts that calls have sent, as chains.
+    chains: Vec<PromptChain>,
     asks: u64,
     refused: u64,
     finished: u64,
@@ -97,6 +99,7 @@ impl World {
             known: Vec::new(),
             progress: 0,
             is_still: seed % 4 == 1,
+            chains: Vec::new(),
             asks: 0,
             refused: 0,
             finished: 0,
@@ -150,7 +153,8 @@ impl World {
             86 => self.finish_again()?,
             87 => self.end_of_life(),
             88..97 => self.pass_time(),
-            97..98 => self.cool(),
+            97 if self.rng.bool() => self.cool(),
+            97 => self.cache(),
             98..99 => self.pool.reconfigure(options(&mut self.rng), profile(&mut self.rng)),
             _ => self.pool.advance(self.now),
         }
@@ -262,6 +266,7 @@ impl World {
             excluded.extend(self.any_known());
         }
         let name = adapter(&mut self.rng);
+        let chain = (self.rng.u32(..3) > 0).then(|| self.prompt());
         let ask = Ask {
             model: "tiny",
             adapter: (self.rng.u32(..3) == 0).then_some(name),
@@ -270,7 +275,7 @@ impl World {
             output_tokens: TokenCount::new(self.rng.u32(..400)),
             output_limit: (self.rng.u32(..3) == 0).then(|| TokenCount::new(self.rng.u32(..400))),
             length_key: (self.rng.u32(..3) == 0).then(|| self.rng.u64(..9)),
-            chain: None,
+            chain: chain.as_ref(),
             excluded: &excluded,
             pinned: if self.rng.u32(..5) == 0 { self.any_known() } else { None },
             attempt: if excluded.is_empty() {
@@ -300,6 +305,11 @@ impl World {
                 self.note(picked.lease.get());
                 self.note(picked.endpoint.slot.index() as u64);
                 self.note(picked.why.reason as u64);
+                let matched = picked.why.ranked()[0].matched;
+                self.note(u64::from(matched.to_bits()));
+                if matched > 0.0 {
+                    self.saw("matched");
+                }
                 self.saw(picked.why.reason.label());
                 self.live.push((picked.lease, picked.endpoint));
             }
@@ -311,6 +321,51 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A prompt that goes on with an earlier one, branches off from it, or is new.
+    fn prompt(&mut self) -> PromptChain {
+        let mut hashes = match self.rng.choice(&self.chains) {
+            Some(chain) if self.rng.u32(..8) > 0 => {
+                let keep = chain.blocks() - self.rng.usize(..=chain.blocks() / 2);
+                chain.hashes()[..keep].to_vec()
+            }
+            _ => Vec::new(),
+        };
+        for _ in 0..self.rng.u32(..12) {
+            let last = hashes.last().copied().unwrap_or(7);
+            hashes.push(mix(last ^ self.rng.u64(..4)));
+        }
+        let chain = PromptChain::new(hashes, if self.rng.bool() { 16.0 } else { 15.3 });
+        if self.chains.len() < 16 {
+            self.chains.push(chain.clone());
+        } else {
+            let old = self.rng.usize(..16);
+            self.chains[old] = chain.clone();
+        }
+        chain
+    }
+
+    /// What only the prefix index hears of.
+    fn cache(&mut self) {
+        match self.rng.u32(..8) {
+            0..3 => {
+                let chain = self.prompt();
+                if let Some((lease, _)) = self.rng.choice(&self.live) {
+                    self.pool.extend(*lease, &chain, self.now);
+                }
+                return;
+            }
+            3 => return,
+            _ => {}
+        }
+        let Some(id) = self.any_known() else { return };
+        match self.rng.u32(..16) {
+            0..5 => self.pool.cache_stored(id, self.rng.u32(..40), self.now),
+            5..10 => self.pool.cache_removed(id, self.rng.u32(..40), self.now),
+            10..15 => self.pool.cache_unknown(id, self.now),
+            _ => self.pool.cache_cleared(id, self.now),
+        }
     }
 
     fn output(&mut self) {
@@ -420,6 +475,8 @@ impl World {
                 PoolEvent::Thawed { .. } => ("thawed", 92),
                 PoolEvent::PanicEntered => ("panic entered", 93),
                 PoolEvent::PanicLeft => ("panic left", 94),
+                PoolEvent::PrefixOff => ("prefix off", 96),
+                PoolEvent::PrefixOn => ("prefix on", 97),
             };
             self.note(fact);
             self.saw(name);
@@ -586,6 +643,11 @@ fn options(rng: &mut Rng) -> PoolOptions {
     options.readiness.failed_probes = rng.u32(0..4);
     options.outlier.failures = rng.u32(0..4);
     options.retry.min = rng.u32(0..4);
+    options.prefix.max_bytes = [0, 1 << 12, 1 << 15, 1 << 20][rng.usize(..4)];
+    options.prefix.default_tokens = rng.u32(..9_000);
+    options.prefix.window = rng.u32(1..9);
+    options.prefix.window_time = Duration::from_millis(rng.u64(..300));
+    options.prefix.min_gain = if rng.bool() { 0.0 } else { rng.f32() * 0.05 };
     options
 }
 
@@ -693,6 +755,9 @@ fn the_steps_reach_everything_that_can_happen() {
         "thawed",
         "panic entered",
         "panic left",
+        "prefix off",
+        "prefix on",
+        "matched",
         "fenced",
     ];
     for what in reasons.chain(refusals).chain(samples).chain(events) {

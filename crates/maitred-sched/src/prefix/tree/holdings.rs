@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::prefix::slab::NONE;
-use crate::prefix::tree::{Certainty, Holder, Holding, Node, Shelf, Step, Tree};
+use crate::prefix::tree::{Certainty, Holder, Holding, Node, Step, Tree};
 
 /// Lists of holders this much larger than their content are made smaller.
 const SLACK: usize = 4;
@@ -106,7 +106,11 @@ impl Tree {
     fn above(&self, node: u32, slot: u32) -> u32 {
         match self.nodes.get(node).parent {
             NONE => NONE,
-            parent => self.nodes.get(parent).holder(slot).map_or(NONE, |holder| holder.holding),
+            parent => self
+                .nodes
+                .get(parent)
+                .holder(slot)
+                .map_or(NONE, |holder| holder.holding),
         }
     }
 
@@ -170,7 +174,7 @@ impl Tree {
     }
 
     /// The endpoint with the least recently used holding of all.
-    pub(super) fn stalest(&self) -> Option<u32> {
+    pub(in crate::prefix) fn stalest(&self) -> Option<u32> {
         let stamps = (0_u32..).zip(&self.oldest);
         let held = stamps.filter(|(slot, _)| self.shelves[*slot as usize].oldest != NONE);
         held.min_by_key(|(_, stamp)| **stamp).map(|(slot, _)| slot)
@@ -178,7 +182,7 @@ impl Tree {
 
     /// Takes blocks of about `units` from the old end of an endpoint's holdings, at most one holding and at least one block. Returns how
     /// many blocks.
-    pub(super) fn take_oldest(&mut self, slot: u32, units: u64) -> u32 {
+    pub(in crate::prefix) fn take_oldest(&mut self, slot: u32, units: u64) -> u32 {
         let at = self.shelf(slot).oldest;
         if at == NONE {
             return 0;
@@ -189,7 +193,7 @@ impl Tree {
     }
 
     /// Takes everything from an endpoint.
-    pub(super) fn clear(&mut self, slot: u32) {
+    pub(in crate::prefix) fn clear(&mut self, slot: u32) {
         while self.take_oldest(slot, u64::MAX) > 0 {}
     }
 
@@ -280,7 +284,7 @@ impl Tree {
     }
 
     /// Takes from an endpoint what has not come of a chain, and whatever it holds below that.
-    pub(super) fn retreat(&mut self, slot: u32, hashes: &[u64]) {
+    pub(in crate::prefix) fn retreat(&mut self, slot: u32, hashes: &[u64]) {
         self.walk(hashes);
         let unsure = self.path.iter().find_map(|step| {
             let holder = self.nodes.get(step.node).holder(slot)?;
@@ -293,7 +297,7 @@ impl Tree {
 
     /// Takes from an endpoint whatever it holds beyond the first `keep` blocks of a chain but for the chain itself: an engine that
     /// had lost the chain's blocks from there on had lost what hung on them before.
-    pub(super) fn prune(&mut self, slot: u32, hashes: &[u64], keep: u32) {
+    pub(in crate::prefix) fn prune(&mut self, slot: u32, hashes: &[u64], keep: u32) {
         self.walk(hashes);
         let path = std::mem::take(&mut self.path);
         for (place, step) in path.iter().enumerate() {
@@ -301,7 +305,9 @@ impl Tree {
             if node.start + step.common <= keep {
                 continue;
             }
-            let Some(holder) = node.holder(slot).copied() else { break };
+            let Some(holder) = node.holder(slot).copied() else {
+                break;
+            };
             let next = path.get(place + 1).map(|step| self.nodes.get(step.node));
             let spared = next.and_then(|node| node.holder(slot)).map(|holder| holder.holding);
             self.cut_below(holder.holding, spared);
@@ -321,17 +327,6 @@ impl Tree {
                 self.cut(below, 0);
             }
             below = next;
-        }
-    }
-
-    /// Visits an endpoint's holdings from the least recently used one on, each with its node.
-    pub(super) fn visit_oldest_first(&self, slot: u32, mut visit: impl FnMut(&Holding, &Node)) {
-        let Shelf { oldest, .. } = self.shelf(slot);
-        let mut at = oldest;
-        while at != NONE {
-            let holding = self.holdings.get(at);
-            visit(holding, self.nodes.get(holding.node));
-            at = holding.newer;
         }
     }
 }

@@ -46,13 +46,19 @@ impl Tree {
         if longest != Some(length) {
             return Err(format!("node {at} has {length} blocks, of which {longest:?} are held"));
         }
-        if node.run.first().is_some_and(|first| self.find(*first, node.parent) != Some(at)) {
+        if node
+            .run
+            .first()
+            .is_some_and(|first| self.find(*first, node.parent) != Some(at))
+        {
             return Err(format!("node {at} is not found"));
         }
         if !node.holders.is_sorted_by_key(|holder| holder.slot) {
             return Err(format!("the holders of node {at} are not in order"));
         }
-        node.holders.iter().try_for_each(|holder| self.check_holder(at, node, *holder))
+        node.holders
+            .iter()
+            .try_for_each(|holder| self.check_holder(at, node, *holder))
     }
 
     /// Contiguity: who holds a block holds all before it, and what has come stands on what has come.
@@ -68,7 +74,9 @@ impl Tree {
         let whole = blocks(parent.run.len());
         match parent.holder(holder.slot) {
             Some(above) if above.held == whole && (holder.ready == 0 || above.ready == whole) => Ok(()),
-            above => Err(format!("{holder:?} of node {at} stands on {above:?}, where {whole} blocks are needed")),
+            above => Err(format!(
+                "{holder:?} of node {at} stands on {above:?}, where {whole} blocks are needed"
+            )),
         }
     }
 
@@ -80,7 +88,10 @@ impl Tree {
             let holding = self.holdings.get(at);
             let node = self.nodes.get(holding.node);
             let Some(holder) = node.holder(slot) else {
-                return Err(format!("slot {slot} lists node {}, which it does not hold", holding.node));
+                return Err(format!(
+                    "slot {slot} lists node {}, which it does not hold",
+                    holding.node
+                ));
             };
             self.check_below(at)?;
             if holding.older != newest || holding.stamp < stamp {
@@ -96,7 +107,11 @@ impl Tree {
             blocks,
             ..shelf
         };
-        let first = if shelf.oldest == NONE { u32::MAX } else { self.holdings.get(shelf.oldest).stamp };
+        let first = if shelf.oldest == NONE {
+            u32::MAX
+        } else {
+            self.holdings.get(shelf.oldest).stamp
+        };
         if found != shelf || first != self.oldest[slot as usize] {
             return Err(format!("slot {slot} counts {shelf:?}, its list gives {found:?}"));
         }

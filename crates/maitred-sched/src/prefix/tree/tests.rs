@@ -32,7 +32,9 @@ impl Naive {
         for (place, hash) in hashes.iter().enumerate().rev() {
             self.used += 1;
             let before = place.checked_sub(1).map(|place| hashes[place]);
-            let block = self.held[slot as usize].entry(*hash).or_insert(Block { used: 0, ready, before });
+            let block = self.held[slot as usize]
+                .entry(*hash)
+                .or_insert(Block { used: 0, ready, before });
             block.used = self.used;
             block.ready |= ready;
         }
@@ -41,7 +43,9 @@ impl Naive {
     fn depth(&self, slot: u32, hashes: &[u64]) -> (u32, u32) {
         let held = &self.held[slot as usize];
         let count = hashes.iter().take_while(|hash| held.contains_key(hash)).count();
-        let ready = hashes.iter().take_while(|hash| held.get(hash).is_some_and(|block| block.ready));
+        let ready = hashes
+            .iter()
+            .take_while(|hash| held.get(hash).is_some_and(|block| block.ready));
         (blocks(count), blocks(ready.count()))
     }
 
@@ -59,7 +63,11 @@ impl Naive {
         let mut felled = vec![hash];
         while let Some(hash) = felled.pop() {
             held.remove(&hash);
-            felled.extend(held.iter().filter(|(_, block)| block.before == Some(hash)).map(|(hash, _)| *hash));
+            felled.extend(
+                held.iter()
+                    .filter(|(_, block)| block.before == Some(hash))
+                    .map(|(hash, _)| *hash),
+            );
         }
     }
 
@@ -77,7 +85,9 @@ impl Naive {
         for on in keep + 1..=held {
             let on = chain[on as usize - 1];
             let book = &self.held[slot as usize];
-            let below = book.iter().filter(|(hash, block)| block.before == Some(on) && !chain.contains(hash));
+            let below = book
+                .iter()
+                .filter(|(hash, block)| block.before == Some(on) && !chain.contains(hash));
             let below: Vec<_> = below.map(|(hash, _)| *hash).collect();
             below.into_iter().for_each(|hash| self.fell(slot, hash));
         }
@@ -101,12 +111,20 @@ impl Prompts {
     fn next(&mut self) -> Vec<u64> {
         let mut chain = match self.rng.choice(&self.chains) {
             Some(chain) if self.rng.u32(..10) > 0 => {
-                let keep = if self.rng.bool() { chain.len() } else { self.rng.usize(..=chain.len()) };
+                let keep = if self.rng.bool() {
+                    chain.len()
+                } else {
+                    self.rng.usize(..=chain.len())
+                };
                 chain[..keep].to_vec()
             }
             _ => Vec::new(),
         };
-        let more = if self.rng.u32(..4) == 0 { 0 } else { self.rng.usize(1..20) };
+        let more = if self.rng.u32(..4) == 0 {
+            0
+        } else {
+            self.rng.usize(1..20)
+        };
         for _ in 0..more {
             let last = chain.last().copied().unwrap_or(7);
             chain.push(mix(last ^ self.rng.u64(..3)));
@@ -188,7 +206,9 @@ impl Pair {
         for slot in 0..SLOTS {
             let (found, expected) = (self.tree.depth(slot, &chain), self.naive.depth(slot, &chain));
             if found != expected || held[slot as usize] != expected.0 {
-                return Err(format!("slot {slot} holds {found:?} and {held:?}, not {expected:?} of {chain:?}"));
+                return Err(format!(
+                    "slot {slot} holds {found:?} and {held:?}, not {expected:?} of {chain:?}"
+                ));
             }
             let (shelf, book) = (self.tree.shelf(slot), self.naive.held[slot as usize].len() as u64);
             if shelf.blocks != book || shelf.held != book * u64::from(UNIT.get()) {
@@ -202,14 +222,21 @@ impl Pair {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a replay is steered from outside, and only here")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a replay is steered from outside, and only here"
+)]
 fn seeds() -> std::ops::Range<u64> {
-    let wanted = std::env::var("MAITRED_SIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    let wanted = std::env::var("MAITRED_SIM_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     wanted.map_or(0..300, |seed: u64| seed..seed + 1)
 }
 
 fn replay(seed: u64, step: u32, found: &str) -> String {
-    format!("seed {seed} step {step}: {found}\nreplay: MAITRED_SIM_SEED={seed} cargo test -p maitred-sched prefix::tree")
+    format!(
+        "seed {seed} step {step}: {found}\nreplay: MAITRED_SIM_SEED={seed} cargo test -p maitred-sched prefix::tree"
+    )
 }
 
 #[test]
@@ -218,13 +245,22 @@ fn a_tree_holds_what_a_naive_book_holds() {
         let mut pair = Pair::new(seed);
         for step in 0..300 {
             pair.step();
-            pair.compare().unwrap_or_else(|found| panic!("{}", replay(seed, step, &found)));
+            pair.compare()
+                .unwrap_or_else(|found| panic!("{}", replay(seed, step, &found)));
         }
         for slot in 0..SLOTS {
             pair.tree.clear(slot);
         }
         pair.tree.check().unwrap();
-        assert_eq!((pair.tree.nodes(), pair.tree.holdings(), pair.tree.blocks(), pair.tree.heap), (0, 0, 0, 0));
+        assert_eq!(
+            (
+                pair.tree.nodes(),
+                pair.tree.holdings.live(),
+                pair.tree.blocks(),
+                pair.tree.heap
+            ),
+            (0, 0, 0, 0)
+        );
     }
 }
 
@@ -280,7 +316,9 @@ fn common_lengths_are_found_whatever_they_are() {
     let chain: Vec<u64> = (0..70).collect();
     for common in 1..=70 {
         for length in common..=70 {
-            let other: Vec<u64> = (0..length).map(|at| if at < common { at } else { at + 1_000 }).collect();
+            let other: Vec<u64> = (0..length)
+                .map(|at| if at < common { at } else { at + 1_000 })
+                .collect();
             assert_eq!(common_length(&chain, &other) as u64, common, "{length}");
             assert_eq!(common_length(&other, &chain) as u64, common, "{length}");
         }
