@@ -3,6 +3,7 @@
 mod access;
 mod listeners;
 mod pools;
+mod prefix;
 mod probes;
 mod process;
 mod profiles;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use maitred_llm::{dialect_of, error_body};
+use maitred_llm::{Reply, dialect_of, error_body};
 use maitred_obs::{AccessRecord, CallEnd};
 use maitred_runtime::{Booking, Principal, Reserved, Route};
 use maitred_types::{
@@ -21,6 +21,7 @@ use crate::body::ClientBody;
 use crate::fault::{Fault, retry_after_seconds};
 use crate::gate::{Client, Gate};
 use crate::headers;
+use crate::prompt::Prompt;
 use crate::quota;
 
 /// Status that the record shows for a call whose client went away before its answer began (nginx's convention).
@@ -54,6 +55,7 @@ pub(crate) struct Account {
     first_token: Option<Time>,
     pub(crate) status: u16,
     pub(crate) usage: Option<Usage>,
+    pub(crate) prompt: Prompt,
     detail: Option<String>,
     is_closed: bool,
 }
@@ -88,6 +90,7 @@ impl Account {
             first_token: None,
             status: 0,
             usage: None,
+            prompt: Prompt::default(),
             detail: None,
             is_closed: false,
         })
@@ -146,6 +149,15 @@ impl Account {
     pub(crate) fn progress(&self, output: TokenCount) {
         if let Some(booking) = &self.booking {
             booking.progress(output, self.now());
+        }
+    }
+
+    /// The answer is there in full.
+    pub(crate) fn replied(&self, reply: Reply) {
+        if let Some(booking) = &self.booking
+            && let Some(chain) = self.prompt.with(reply)
+        {
+            booking.extended(&chain);
         }
     }
 
@@ -236,7 +248,12 @@ impl Account {
             usage: self.usage,
         };
         match (&self.route, status.fault()) {
-            (Some(route), _) => route.meters.call_ended(&end),
+            (Some(route), _) => {
+                route.meters.call_ended(&end);
+                if let Some(usage) = &self.usage {
+                    self.prompt.counted(route, usage);
+                }
+            }
             (None, Some(fault)) => self.gate.meters.call_refused(fault),
             (None, None) => {}
         }

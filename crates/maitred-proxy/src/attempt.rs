@@ -13,12 +13,13 @@ use maitred_config::{Balance, Timeouts};
 use maitred_engines::{
     BodyVerdict, ErrorForm, HeadVerdict, ResponseHead, UpstreamErrorBody, judge_body, judge_head, judge_refusal,
 };
-use maitred_llm::{AnswerTap, CallKind, UpstreamError, UsageAsk, answer_usage, reshape_error};
+use maitred_llm::{AnswerTap, CallKind, Reply, UpstreamError, UsageAsk, answer_usage, reshape_error};
 use maitred_runtime::{Ask, Delivery, NoPlace, PoolHost, Route};
 use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, Time, TokenCount, Usage};
 use smallvec::SmallVec;
 
 use crate::account::Account;
+use crate::alarm::AnswerLimits;
 use crate::events::{EventStream, Failure};
 use crate::fault::Fault;
 use crate::headers;
@@ -41,6 +42,8 @@ pub(crate) struct Call {
     pub(crate) output: TokenCount,
     pub(crate) output_limit: Option<TokenCount>,
     pub(crate) length_key: u64,
+    /// Where the answer goes on after the prompt, if the scheduler cares.
+    pub(crate) reply: Option<Reply>,
     pub(crate) session: Option<u64>,
     /// Most attempts, the first included.
     pub(crate) attempts: u32,
@@ -103,7 +106,7 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
             output_tokens: call.output,
             output_limit: call.output_limit,
             length_key: Some(call.length_key),
-            chain: None,
+            chain: account.prompt.chain.as_ref(),
             excluded: &tried,
             pinned,
             delivery: if call.is_stream {
@@ -213,7 +216,7 @@ async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
     match judge_head(&plain) {
         HeadVerdict::Relay if plain.is_event_stream() => {
             let stream = EventStream::new((link, incoming), engine, call.kind, call.usage_ask, call.event_max);
-            let stream = Box::new(stream);
+            let stream = Box::new(stream.into_chain(call.reply.clone()));
             let stream = first_output(stream).await?;
             Ok(Answer::Stream(head.status, headers::for_client(head.headers), stream))
         }
@@ -283,6 +286,15 @@ async fn connect(address: &Address, call: &Call) -> Result<Link, Failed> {
 }
 
 impl Call {
+    /// What an answer that has begun is held to.
+    pub(crate) const fn limits(&self) -> AnswerLimits {
+        AnswerLimits {
+            idle: self.timeouts.idle,
+            deadline: self.deadline,
+            input: self.input,
+        }
+    }
+
     /// Whether an endpoint shows soon that it is at work. An answer that is generated but not streamed comes at the end, all at
     /// once, however long it is.
     fn shows_beginning(&self) -> bool {
@@ -331,6 +343,10 @@ async fn whole_or_begun(
             judge_whole(if is_json { body.as_ref() } else { &[] })?;
         }
         account.usage = usage(body, call);
+        if let Some(mut reply) = call.reply.clone() {
+            reply.whole(body);
+            account.replied(reply);
+        }
     }
     Ok(reading)
 }

@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use maitred_config::PoolSettings;
-use maitred_llm::{BodyError, BodyView, CallKind, Edits, ModelsPage, UsageAsk, estimate_tokens, model_entry, scan};
+use maitred_llm::{BodyError, BodyView, CallKind, Edits, ModelsPage, Reply, UsageAsk, model_entry, scan};
 use maitred_runtime::{Principal, Route, Snapshot, length_key, session_hash};
 use maitred_types::{FaultKind, TokenCount};
 
@@ -21,6 +21,7 @@ use crate::gate::{Client, Gate};
 use crate::headers;
 use crate::intake::{self, BodyLimits};
 use crate::link::Segments;
+use crate::prompt::Prompt;
 use crate::quota;
 use crate::relay::StreamRelay;
 use crate::through::Through;
@@ -88,7 +89,8 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let route = route(&snapshot, &principal, view.as_ref(), &head.headers)?;
     account.route = Some(Arc::clone(&route));
     let lengths = length_key(route.served_as.as_str(), principal.tenant.as_str(), kind as u64);
-    let edited = edit(kind, &route, view.as_ref(), body);
+    let mut edited = edit(kind, &route, view.as_ref(), body);
+    account.prompt = std::mem::take(&mut edited.prompt);
     account.is_stream = edited.is_stream;
     account.task = quota::task(&head.headers, &settings.quotas.task_header)?;
     quota::reserve(account, (edited.input, edited.output_limit, kind.generates()))?;
@@ -107,19 +109,13 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
         output: edited.output,
         output_limit: edited.output_limit,
         length_key: lengths,
+        reply: edited.reply,
         timeouts: settings.timeouts,
         event_max: settings.limits.event.as_usize(),
         deadline,
     };
     let answer = run(account, &call).await?;
-    Ok(Handled::Answered(
-        answer,
-        AnswerLimits {
-            idle: call.timeouts.idle,
-            deadline,
-            input: call.input,
-        },
-    ))
+    Ok(Handled::Answered(answer, call.limits()))
 }
 
 /// Hands a good beginning to the client's connection. From here on the account belongs to the answer's body.
@@ -221,6 +217,8 @@ struct Edited {
     output: TokenCount,
     /// What the client allows, if it says.
     output_limit: Option<TokenCount>,
+    prompt: Prompt,
+    reply: Option<Reply>,
 }
 
 /// Splices in the endpoint's name of the model and the wish for usage; every other byte stays as it came.
@@ -235,6 +233,8 @@ fn edit(kind: CallKind, route: &Route, view: Option<&BodyView>, body: Bytes) -> 
             input,
             output: TokenCount::ZERO,
             output_limit: None,
+            prompt: Prompt::default(),
+            reply: None,
         };
     };
     let mut edits = Edits::new(view);
@@ -243,6 +243,7 @@ fn edit(kind: CallKind, route: &Route, view: Option<&BodyView>, body: Bytes) -> 
     let limit = view
         .output_limit()
         .map(|tokens| TokenCount::saturating_from(tokens.saturating_mul(view.choices())));
+    let (prompt, reply) = Prompt::read(kind, route, view);
     let output = view
         .output_limit()
         .unwrap_or(EXPECTED_OUTPUT)
@@ -252,7 +253,9 @@ fn edit(kind: CallKind, route: &Route, view: Option<&BodyView>, body: Bytes) -> 
         segments: edits.apply().into_segments(),
         usage_ask,
         is_stream: view.wants_stream(),
-        input: estimate_tokens(view),
+        input: prompt.tokens,
+        prompt,
+        reply,
         output: if kind.generates() {
             TokenCount::saturating_from(output)
         } else {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use maitred_engines::{BodyEnd, EndVerdict, Engine, EventVerdict, StreamJudge};
 use maitred_llm::sse::{Event, Reader};
-use maitred_llm::{CallKind, Pass, StreamFilter, UsageAsk, UsageTap};
+use maitred_llm::{CallKind, EventKind, Pass, Reply, StreamFilter, UsageAsk, UsageTap};
 use maitred_types::{FaultKind, LeaseEnd, TokenCount, Usage};
 
 use crate::fault::Fault;
@@ -32,6 +32,8 @@ pub(crate) struct EventStream {
     judge: StreamJudge,
     tap: UsageTap,
     filter: StreamFilter,
+    /// Takes the answer's text into its prompt's chain, if the scheduler cares.
+    reply: Option<Reply>,
     queue: VecDeque<Bytes>,
     queued_bytes: usize,
     has_output: bool,
@@ -54,12 +56,23 @@ impl EventStream {
             judge: StreamJudge::new(engine),
             tap: UsageTap::new(kind),
             filter: StreamFilter::new(ask),
+            reply: None,
             queue: VecDeque::new(),
             queued_bytes: 0,
             has_output: false,
             is_over: false,
             failure: None,
         }
+    }
+
+    /// Has the answer's text go into a chain.
+    pub(crate) fn into_chain(self, reply: Option<Reply>) -> Self {
+        Self { reply, ..self }
+    }
+
+    /// The answer's text so far.
+    pub(crate) const fn take_reply(&mut self) -> Option<Reply> {
+        self.reply.take()
     }
 
     /// Whether output has come, or as much preamble as is worth holding back, so that the answer may begin.
@@ -154,6 +167,9 @@ impl EventStream {
     /// Judges one event. A bad one becomes the stream's failure and does not pass.
     fn judge(&mut self, event: &Event) -> Pass {
         let kind = self.tap.event(event);
+        if let Some(reply) = self.reply.as_mut().filter(|_| kind != EventKind::UsageOnly) {
+            reply.event(event);
+        }
         let Some(data) = event.data() else { return Pass::Relay };
         match self.judge.judge_event(data) {
             EventVerdict::Preamble | EventVerdict::UsageOnly => {}

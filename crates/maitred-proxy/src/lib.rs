@@ -19,6 +19,7 @@ mod link;
 mod listener;
 mod patience;
 mod plane;
+mod prompt;
 mod quota;
 mod refusal;
 mod relay;

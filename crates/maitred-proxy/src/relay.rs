@@ -138,7 +138,10 @@ impl StreamRelay {
     fn end_well(&mut self) {
         self.settle();
         self.state = State::Ended;
-        if let Some(events) = self.events.take() {
+        if let Some(mut events) = self.events.take() {
+            if let Some(reply) = events.take_reply() {
+                self.account.replied(reply);
+            }
             self.account.gate.shard.park(events.into_link(), self.account.now());
         }
         self.account.close(OutcomeStatus::Answered, LeaseEnd::Success);

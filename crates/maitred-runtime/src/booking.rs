@@ -158,6 +158,11 @@ impl Booking {
         self.host.progress(self.lease, output, now);
     }
 
+    /// The answer is there in full: the conversation's next turn will begin with `chain`, the prompt and the answer.
+    pub fn extended(&self, chain: &PromptChain) {
+        self.host.extend(self.lease, chain);
+    }
+
     /// The endpoint has too much to do and wants to be spared for `wait`.
     pub fn finish_overloaded(mut self, wait: Duration, now: Time) {
         self.is_finished = true;

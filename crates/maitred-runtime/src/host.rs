@@ -10,11 +10,14 @@ use maitred_config::{EngineSettings, PoolSettings};
 use maitred_engines::{Engine, MetricMapping, PageSignals};
 use maitred_obs::{EndpointSample, Meters, PoolMeters};
 use maitred_sched::{DrainCause, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, Signals};
-use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, ModelName, PoolName, Time, TokenCount, Usage};
+use maitred_types::{
+    Address, EndpointId, FaultKind, LeaseEnd, LeaseId, ModelName, PoolName, PromptChain, Time, TokenCount, Usage,
+};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::booking::{Ask, Booking, NoPlace};
+use crate::ratios::Ratios;
 use crate::sample;
 
 /// A pool and what surrounds its core.
@@ -26,6 +29,8 @@ pub struct PoolHost {
     /// What is sent to endpoints instead of the caller's key.
     credential: ArcSwap<Option<HeaderValue>>,
     meters: Arc<PoolMeters>,
+    /// What is learned of its models' tokens.
+    pub(crate) ratios: Ratios,
     /// Rung when the core has something to say or its next wake-up may have moved.
     pub(crate) bell: Notify,
 }
@@ -98,6 +103,7 @@ impl PoolHost {
             }),
             credential: ArcSwap::from_pointee(credential(&settings)),
             meters: meters.pool(&settings.name),
+            ratios: Ratios::default(),
             settings: ArcSwap::new(settings),
             bell: Notify::new(),
         })
@@ -132,6 +138,7 @@ impl PoolHost {
             core.sent_away.clear();
         }
         self.credential.store(Arc::new(credential(&settings)));
+        self.ratios.keep(&settings.models);
         self.settings.store(settings);
         self.bell.notify_one();
     }
@@ -187,6 +194,10 @@ impl PoolHost {
     pub(crate) fn progress(&self, lease: LeaseId, output: TokenCount, now: Time) {
         self.core.lock().pool.progress(lease, output, now);
     }
+
+    /// Tells the core what the endpoint holds once it has answered. The core has no use for it yet.
+    #[expect(clippy::unused_self, reason = "the prefix index, which this is for, follows")]
+    pub(crate) const fn extend(&self, _lease: LeaseId, _chain: &PromptChain) {}
 
     pub(crate) fn finish(&self, lease: LeaseId, end: LeaseEnd, usage: Option<&Usage>, now: Time) {
         let has_events = {

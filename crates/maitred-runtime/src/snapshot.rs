@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use maitred_config::{ModelSettings, Settings};
+use maitred_llm::ChainRule;
 use maitred_obs::{Meters, ModelMeters};
 use maitred_tenant::{KeyGrant, KeyRefusal, ModelGrant, UserId};
 use maitred_types::{FaultKind, KeyId, ModelName, TenantId, UnixMillis};
 
 use crate::host::PoolHost;
+use crate::ratios::Ratio;
 
 /// One consistent set of settings, with what follows from them worked out.
 #[derive(Debug)]
@@ -32,11 +34,22 @@ pub struct Route {
     pub is_adapter: bool,
     /// Its metrics.
     pub meters: Arc<ModelMeters>,
+    /// How its prompts are cut into blocks.
+    pub chain_rule: ChainRule,
+    /// Whether the pool's profile reads prompts' chains; no other is worth the work of making them.
+    pub reads_chain: bool,
+    /// What is known of its tokens.
+    pub ratio: Arc<Ratio>,
 }
 
 impl Route {
     fn new(pool: &Arc<PoolHost>, model: &ModelSettings, meters: &Meters) -> Self {
+        let settings = pool.settings();
+        let adapter = model.adapter_of.as_ref().map(|_| model.served_as.as_str());
         Self {
+            chain_rule: ChainRule::new(model.served_as.as_str(), adapter, settings.prefix_block),
+            reads_chain: settings.profile.reads_chain(),
+            ratio: pool.ratios.of(&model.served_as),
             pool: Arc::clone(pool),
             model: model.name.clone(),
             served_as: model.served_as.clone(),

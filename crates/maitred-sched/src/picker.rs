@@ -80,6 +80,14 @@ impl Picker {
         }
     }
 
+    /// Whether it reads the ask's chain, besides what scores read.
+    pub(crate) const fn reads_chain(self) -> bool {
+        match self {
+            Self::LeastCost => true,
+            Self::PowerOfTwo | Self::MaxScore | Self::Random | Self::WeightedRandom | Self::RoundRobin => false,
+        }
+    }
+
     /// The signals it reads besides what scores read.
     #[must_use]
     pub const fn reads(self) -> SignalSet {

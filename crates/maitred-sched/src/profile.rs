@@ -197,6 +197,12 @@ impl Profile {
             .chain(picker)
             .fold(SignalSet::NONE, SignalSet::union)
     }
+
+    /// Whether it makes use of [`crate::Ask::chain`], so that making one is worth the work.
+    #[must_use]
+    pub fn reads_chain(&self) -> bool {
+        self.picker.reads_chain() || self.scorers.iter().any(|weighted| weighted.scorer.reads_chain())
+    }
 }
 
 impl Default for Profile {

@@ -148,6 +148,20 @@ impl Scorer {
         }
     }
 
+    /// Whether it reads the ask's chain.
+    pub(crate) const fn reads_chain(self) -> bool {
+        match self {
+            Self::PrefixAffinity | Self::PredictedLatency => true,
+            Self::LeastRequest
+            | Self::Queue
+            | Self::Running
+            | Self::Prefill
+            | Self::Kv
+            | Self::LoraAffinity
+            | Self::SessionAffinity => false,
+        }
+    }
+
     /// Whether it prefers particular endpoints rather than idle ones.
     pub(crate) const fn is_affinity(self) -> bool {
         match self {

@@ -62,6 +62,7 @@ impl Checker<'_> {
             models: pool.models.iter().map(model).collect(),
             session_header: pool.session_header.as_str().to_owned(),
             balance: pool.balance,
+            prefix_block: pool.prefix.block,
             options: options(pool),
             profile: profiles.get(profile_name),
             profile_name: profile_name.to_owned(),

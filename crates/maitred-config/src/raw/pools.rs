@@ -5,6 +5,7 @@ use maitred_sched::{PoolOptions, StalenessOptions, StalenessPolicy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::prefix::Prefix;
 use super::{Ejection, Readiness, Reckoning, Retry, SecretRef, Startup, Word};
 use crate::forms::{FigureText, HeaderName, HostName, HostPort, HttpPath, MetricName, Name, TimeSpan};
 
@@ -49,6 +50,9 @@ pub(crate) struct Pool {
     /// Size of the KV cache, for endpoints that do not say.
     #[serde(default)]
     pub(crate) cache: Cache,
+    /// How prompts are compared with what endpoints hold in their prefix caches.
+    #[serde(default)]
+    pub(crate) prefix: Prefix,
     /// The probe that runs until an endpoint can serve for the first time.
     #[serde(default)]
     pub(crate) startup: Startup,

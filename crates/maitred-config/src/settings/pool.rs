@@ -25,6 +25,8 @@ pub struct PoolSettings {
     pub session_header: String,
     /// What is balanced.
     pub balance: Balance,
+    /// Tokens per block in which prompts are compared, at four bytes a token.
+    pub prefix_block: u32,
     /// The options of the pool's scheduler.
     pub options: PoolOptions,
     /// How an endpoint is chosen.
