@@ -68,7 +68,7 @@ pub fn rival(name: &str, endpoints: &[EndpointFacts], seed: u64) -> Option<Box<d
         llmd_default::NAME => boxed(Box::new(llmd_default::LlmdDefault), own(llmd_default::BELIEF)),
         llmd_sticky::NAME => boxed(
             Box::new(llmd_sticky::LlmdSticky::new(endpoints)),
-            own(llmd_default::BELIEF),
+            own(llmd_sticky::BELIEF),
         ),
         lmetric_product::NAME => boxed(Box::new(lmetric_product::LmetricProduct), Knowledge::Events),
         preble::NAME => boxed(Box::new(preble::Preble::new(endpoints.len())), own(preble::BELIEF)),

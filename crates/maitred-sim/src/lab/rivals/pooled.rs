@@ -22,8 +22,8 @@ impl PooledHits {
 }
 
 /// One LRU cache with the blocks of the whole fleet, through which all calls go in the order of their arrival: no placement
-/// over caches of the same size that are emptied in the same way has more hits, but for luck. Nothing is held while it is
-/// computed and answers take no room, so it is above what an engine of that size would reach.
+/// over caches of the same size that are emptied in the same way has more hits, but for luck. A call's prompt and answer are there
+/// at once when it comes, and nothing is held while it is computed, so it is above what an engine of that size would reach.
 #[derive(Debug)]
 pub struct PooledCache {
     pool: BlockPool,
@@ -59,7 +59,8 @@ impl PooledCache {
         let cached = u32::try_from(held.len().min(most)).unwrap_or(u32::MAX);
         self.hits.input_tokens += u64::from(input);
         self.hits.cached_tokens += u64::from(cached * self.block_size);
-        for hash in &hashes[held.len()..] {
+        let answered = call.answered(call.output);
+        for hash in &answered.hashes()[held.len()..] {
             let Some(block) = self.pool.allocate() else {
                 break;
             };

@@ -215,18 +215,26 @@ fn dynamo_adds_prefill_and_decode_blocks() {
     let mut table = Table::new("dynamo_linear", 2);
     let large = table.send(&run(0, 20));
     let small = table.send(&run(100, 5));
-    assert_ne!(large, small, "20 blocks to prefill and 20 to decode are more than none");
-    // After the first token only the 20 blocks to decode are left, against 5 + 5 of the other one.
+    assert_ne!(large, small, "blocks to prefill and to decode are more than none");
+    // After the first token only the 20 blocks to decode are left there; every prompt here ends in half a block.
     table.first_token(0, large);
-    assert_eq!(table.send(&run(200, 3)), small);
-    // 5 + 5 + 3 + 3 + their two partial blocks, against 20: still the small one. Then it is 20 against 24 and more.
-    assert_eq!(table.send(&run(300, 4)), small);
-    assert_eq!(table.send(&run(400, 1)), large);
-    // Shared active blocks are counted once: the large one has all the blocks of this call.
-    table.first_token(4, large);
-    table.finish(2, small);
-    table.finish(3, small);
-    assert_eq!(table.send(&run(0, 20)), large, "20 + 20.5 + 1 against 10 + 20 + 20");
+    assert_eq!(
+        table.send(&run(200, 3)),
+        large,
+        "4 · 3.5 + 23 against 4 · (5.5 + 3.5) + 8"
+    );
+    assert_eq!(
+        table.send(&run(300, 4)),
+        small,
+        "4 · (3.5 + 4.5) + 27 against 4 · (5.5 + 4.5) + 9"
+    );
+    // Shared active blocks are counted once: the large one has all the blocks of this call, else it would cost 139.
+    table.first_token(1, small);
+    assert_eq!(
+        table.send(&run(0, 20)),
+        large,
+        "4 · (3.5 + 20.5) + 23 against 4 · (4.5 + 20.5) + 29"
+    );
 }
 
 #[test]
@@ -254,17 +262,17 @@ fn llmd_default_weighs_queue_room_and_prefix() {
 }
 
 #[test]
-fn llmd_sticky_stays_until_eighteen_seconds() {
+fn llmd_sticky_stays_until_two_seconds() {
     let mut table = Table::new("llmd_sticky", 2);
     let home = table.send(&run(0, 64));
-    // 49 382 tokens a second and 18 s: 888 889 tokens more than the other one.
+    // 49 383 tokens a second and 2 s: 98 765 tokens more than the other one.
     let mut sent = 1;
     while table.send(&[run(0, 64), run(10_000 + sent * 100, 10)].concat()) == home {
         sent += 1;
         assert!(sent < 20_000, "it never left");
     }
     // 1032 tokens for the first and 168 for each of the others.
-    let expected = (888_889.0_f64 - 1032.0) / 168.0;
+    let expected = (98_765.0_f64 - 1032.0) / 168.0;
     assert!((sent as f64 - expected).abs() < 3.0, "{sent} against {expected}");
     // Below the threshold it is the token load that counts.
     assert_ne!(table.send(&[run(0, 64), run(5000, 17)].concat()), home);
@@ -375,4 +383,12 @@ fn the_pooled_cache_has_the_room_of_all() {
     // Ten blocks for two prompts of eight: each finds the two that the other one left of it.
     assert_eq!(hits(1).cached_tokens, 2 * 2 * 16);
     assert_eq!(hits(1).input_tokens, 4 * 128);
+    // A next turn finds the answer too: 8 + 4 blocks, of which the last one of its own is new.
+    let mut pooled = PooledCache::new(&[facts(100)]);
+    let first = LabCall::of_chain(chain(&run(0, 8)), TokenCount::new(128), TokenCount::new(64));
+    let turn = [first.answered(first.output).hashes(), &[77]].concat();
+    pooled.arrive(&first);
+    let turn = PromptChain::new(turn, BLOCK as f32);
+    pooled.arrive(&LabCall::of_chain(turn, TokenCount::new(210), TokenCount::ZERO));
+    assert_eq!(pooled.hits().cached_tokens, 12 * 16);
 }
