@@ -23,4 +23,5 @@ fuzz request crates/maitred-llm/corpus/request
 fuzz chain crates/maitred-llm/corpus/request
 fuzz sse crates/maitred-llm/corpus/sse
 fuzz metrics_page crates/maitred-engines/fixtures
+fuzz response crates/maitred-proxy/corpus/response
 fuzz config examples

@@ -41,6 +41,9 @@ struct Arguments {
     /// Only these systems, by name. `direct` is always measured.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Only these cases, by a part of their name, such as "1 KB". Streams have a setting of their own.
+    #[arg(long, value_delimiter = ',')]
+    cases: Vec<String>,
     /// How many times every case is measured for every system.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -68,6 +71,7 @@ fn main() -> anyhow::Result<()> {
     };
     let systems = systems::start_all(&offers, &upstream)?;
     let plan = Plan {
+        cases: arguments.cases,
         rounds: arguments.rounds,
         seconds: arguments.seconds,
         streams: arguments.streams,

@@ -13,14 +13,23 @@ use crate::upstream::Upstream;
 const WARMING: Duration = Duration::from_millis(300);
 
 /// How much is measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// Parts of the names of the cases that are wanted; all when empty.
+    pub(crate) cases: Vec<String>,
     /// How many times everything is measured.
     pub(crate) rounds: u32,
     /// Seconds of each measurement.
     pub(crate) seconds: u32,
     /// Concurrent streams; none to leave them out.
     pub(crate) streams: u32,
+}
+
+impl Plan {
+    /// Whether a case is to be measured.
+    pub(crate) fn wants(&self, case: &Case) -> bool {
+        self.cases.is_empty() || self.cases.iter().any(|part| case.name.contains(part.as_str()))
+    }
 }
 
 /// One measurement of one case.
@@ -54,7 +63,7 @@ pub(crate) async fn measure(plan: &Plan, systems: &[System], upstream: &Upstream
     };
     for round in 1..=plan.rounds {
         for (case, by_system) in CASES.iter().zip(&mut results.calls) {
-            for (system, figures) in systems.iter().zip(by_system) {
+            for (system, figures) in systems.iter().zip(by_system).filter(|_| plan.wants(case)) {
                 eprintln!(
                     "round {round}: {}, {} connections, {}",
                     case.name, case.connections, system.name

@@ -14,6 +14,7 @@ pub(crate) fn render(plan: &Plan, systems: &[System], results: &Results) -> Stri
         rounds,
         seconds,
         streams,
+        ..
     } = plan;
     let mut text = format!(
         "Processor: {}. Each figure is best / median of {rounds} interleaved rounds of {seconds} s. The proxy has one core; \
@@ -24,7 +25,7 @@ pub(crate) fn render(plan: &Plan, systems: &[System], results: &Results) -> Stri
     for system in systems {
         text.push_str(&format!("- `{}`: {}\n", system.name, system.about));
     }
-    for (case, by_system) in CASES.iter().zip(&results.calls) {
+    for (case, by_system) in CASES.iter().zip(&results.calls).filter(|(case, _)| plan.wants(case)) {
         text.push_str(&case_table(case, systems, by_system));
     }
     if *streams > 0 {

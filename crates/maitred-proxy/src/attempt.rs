@@ -6,28 +6,31 @@
 use std::future::poll_fn;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, Method, StatusCode};
 use maitred_config::{Balance, Timeouts};
 use maitred_engines::{
     BodyVerdict, ErrorForm, HeadVerdict, ResponseHead, UpstreamErrorBody, judge_body, judge_head, judge_refusal,
 };
 use maitred_llm::{AnswerTap, CallKind, Reply, UpstreamError, UsageAsk, answer_usage, reshape_error};
 use maitred_runtime::{Ask, Delivery, NoPlace, PoolHost, Route};
-use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, Time, TokenCount, Usage};
+use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, RequestId, Time, TokenCount, Usage};
 use smallvec::SmallVec;
 
 use crate::account::Account;
 use crate::alarm::AnswerLimits;
+use crate::answer::{AnswerHead, Asked};
 use crate::events::{EventStream, Failure};
 use crate::fault::Fault;
 use crate::headers;
-use crate::link::{Link, RequestBody, Segments};
+use crate::link::{Link, Outgoing, Segments};
 use crate::through::{Reading, WHOLE_MAX, read};
 
 /// Bytes of a refusal that are read.
 const REFUSAL_MAX: usize = 64 << 10;
+
+/// Room for the head of a usual request.
+const WIRE_HEAD: usize = 512;
 
 /// A call that is ready to be sent.
 #[derive(Debug)]
@@ -61,7 +64,7 @@ pub(crate) enum Answer {
     /// Events, the first output among them.
     Stream(StatusCode, HeaderMap, Box<EventStream>),
     /// The first part of something large.
-    Through(StatusCode, HeaderMap, (Link, Incoming, Bytes)),
+    Through(StatusCode, HeaderMap, Box<(Link, Bytes)>),
 }
 
 /// Why an attempt came to nothing.
@@ -202,8 +205,7 @@ async fn attempt(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
 }
 
 async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
-    let (link, response) = exchange(account, call).await?;
-    let (head, incoming) = response.into_parts();
+    let (link, head) = exchange(account, call).await?;
     let plain = ResponseHead {
         status: head.status.as_u16(),
         content_type: text(&head.headers, CONTENT_TYPE),
@@ -215,23 +217,23 @@ async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
         .unwrap_or_default();
     match judge_head(&plain) {
         HeadVerdict::Relay if plain.is_event_stream() => {
-            let stream = EventStream::new((link, incoming), engine, call.kind, call.usage_ask, call.event_max);
+            let stream = EventStream::new(link, engine, call.kind, call.usage_ask, call.event_max);
             let stream = Box::new(stream.into_chain(call.reply.clone()));
             let stream = first_output(stream).await?;
             Ok(Answer::Stream(head.status, headers::for_client(head.headers), stream))
         }
         HeadVerdict::Relay => {
-            let answer = whole_or_begun(account, call, (link, incoming), plain.is_json()).await?;
+            let answer = whole_or_begun(account, call, link, plain.is_json()).await?;
             let headers = headers::for_client(head.headers);
             Ok(match answer {
                 Reading::Whole(link, body) => {
                     park(account, link);
                     Answer::Whole(head.status, headers, body)
                 }
-                Reading::Begun(link, incoming, begun) => Answer::Through(head.status, headers, (link, incoming, begun)),
+                Reading::Begun(link, begun) => Answer::Through(head.status, headers, Box::new((link, begun))),
             })
         }
-        _ => refusal(account, (link, incoming), (engine, &plain), &head).await,
+        _ => refusal(account, link, (engine, &plain), &head).await,
     }
 }
 
@@ -247,7 +249,7 @@ fn park(account: &Account, link: Link) {
 ///
 /// A link that was idle may have been closed by the endpoint just then. If the request was not written, it goes out over a fresh
 /// link; once it was, the endpoint may have acted on it, and it is never sent there again.
-async fn exchange(account: &Account, call: &Call) -> Result<(Link, Response<Incoming>), Failed> {
+async fn exchange(account: &Account, call: &Call) -> Result<(Link, AnswerHead), Failed> {
     let Some(booking) = account.booking() else {
         return Err(failed(
             Fault::new(FaultKind::Internal, "no endpoint is booked"),
@@ -256,19 +258,24 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, Response<Inco
     };
     let address = booking.address();
     let credential = booking.credential();
+    let head = call.wire_head(address, credential.as_ref().as_ref(), &account.request_id);
+    let request = Outgoing {
+        head: &head,
+        body: &call.body,
+        asked: if call.head.method == Method::HEAD {
+            Asked::Head
+        } else {
+            Asked::Whole
+        },
+    };
     let mut idle = account.gate.shard.take(address, account.now());
     loop {
         let mut link = match idle.take() {
             Some(link) => link,
             None => connect(address, call).await?,
         };
-        let mut request = Request::new(RequestBody::new(call.body.clone()));
-        *request.method_mut() = call.head.method.clone();
-        *request.uri_mut() = call.origin_form();
-        let id = account.request_id_value();
-        *request.headers_mut() = headers::for_endpoint(&call.head.headers, address, credential.as_ref().as_ref(), &id);
         match link.send(request).await {
-            Ok(response) => return Ok((link, response)),
+            Ok(head) => return Ok((link, head)),
             Err(error) if link.is_reused && error.is_unsent => {}
             Err(error) => {
                 let fault = Fault::new(FaultKind::UpstreamBroken, "the connection to the model server broke");
@@ -301,12 +308,27 @@ impl Call {
         self.is_stream || !self.kind.generates()
     }
 
-    /// Path and query alone, as a request to an origin has them.
-    fn origin_form(&self) -> http::Uri {
-        match self.head.uri.path_and_query() {
-            Some(path) => http::Uri::from(path.clone()),
-            None => self.head.uri.clone(),
+    /// Request line and headers as they go to an endpoint: the path in origin form, the body with its length.
+    fn wire_head(&self, address: &Address, credential: Option<&HeaderValue>, id: &RequestId) -> Vec<u8> {
+        let method = &self.head.method;
+        let mut out = Vec::with_capacity(WIRE_HEAD);
+        let path = self
+            .head
+            .uri
+            .path_and_query()
+            .map_or("/", http::uri::PathAndQuery::as_str);
+        for part in [method.as_str(), " ", path, " HTTP/1.1\r\n"] {
+            out.extend_from_slice(part.as_bytes());
         }
+        let length: usize = self.body.iter().map(Bytes::len).sum();
+        // A method that usually has a body says so even of an empty one (RFC 9110 section 8.6).
+        if length > 0 || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
+            headers::put(&mut out, &CONTENT_LENGTH, length.to_string().as_bytes());
+        }
+        headers::for_endpoint(&mut out, &self.head.headers, address, credential);
+        headers::put(&mut out, &headers::REQUEST_ID, id.as_str().as_bytes());
+        out.extend_from_slice(b"\r\n");
+        out
     }
 }
 
@@ -327,13 +349,8 @@ async fn first_output(mut stream: Box<EventStream>) -> Result<Box<EventStream>, 
 }
 
 /// Reads an answer that is no stream, and judges it if it is small enough to be read whole.
-async fn whole_or_begun(
-    account: &mut Account,
-    call: &Call,
-    (link, incoming): (Link, Incoming),
-    is_json: bool,
-) -> Result<Reading, Failed> {
-    let reading = read(link, incoming, WHOLE_MAX).await.map_err(|error| {
+async fn whole_or_begun(account: &mut Account, call: &Call, link: Link, is_json: bool) -> Result<Reading, Failed> {
+    let reading = read(link, WHOLE_MAX).await.map_err(|error| {
         let fault = Fault::new(FaultKind::UpstreamBroken, "the answer of the model server broke off");
         failed(fault.with_detail(error.to_string()), LeaseEnd::Failure)
     })?;
@@ -385,16 +402,16 @@ fn judge_whole(body: &[u8]) -> Result<(), Failed> {
 /// An answer that is not 2xx: the caller's own fault is passed on in its dialect, the endpoint's is not.
 async fn refusal(
     account: &Account,
-    (link, incoming): (Link, Incoming),
+    link: Link,
     (engine, plain): (maitred_engines::Engine, &ResponseHead<'_>),
-    head: &http::response::Parts,
+    head: &AnswerHead,
 ) -> Result<Answer, Failed> {
-    let body = match read(link, incoming, REFUSAL_MAX).await {
+    let body = match read(link, REFUSAL_MAX).await {
         Ok(Reading::Whole(link, body)) => {
             park(account, link);
             body
         }
-        Ok(Reading::Begun(_, _, begun)) => begun,
+        Ok(Reading::Begun(_, begun)) => begun,
         Err(_) => Bytes::new(),
     };
     let error = UpstreamErrorBody::read(&body);

@@ -136,10 +136,10 @@ fn begin(mut account: Box<Account>, answer: Answer, limits: AnswerLimits) -> Res
                 ClientBody::Stream(Box::new(StreamRelay::new(events, account, limits))),
             )
         }
-        Answer::Through(status, mut headers, (link, incoming, begun)) => {
+        Answer::Through(status, mut headers, exchange) => {
             account.stamp(&mut headers);
             account.status = status.as_u16();
-            let through = Through::new(link, incoming, begun, account, limits);
+            let through = Through::new(*exchange, account, limits);
             (status, headers, ClientBody::Through(Box::new(through)))
         }
     };

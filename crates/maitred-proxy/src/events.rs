@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use maitred_engines::{BodyEnd, EndVerdict, Engine, EventVerdict, StreamJudge};
 use maitred_llm::sse::{Event, Reader};
 use maitred_llm::{CallKind, EventKind, Pass, Reply, StreamFilter, UsageAsk, UsageTap};
@@ -27,7 +26,6 @@ pub(crate) struct Failure {
 #[derive(Debug)]
 pub(crate) struct EventStream {
     link: Link,
-    incoming: Incoming,
     reader: Reader,
     judge: StreamJudge,
     tap: UsageTap,
@@ -42,16 +40,9 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) fn new(
-        (link, incoming): (Link, Incoming),
-        engine: Engine,
-        kind: CallKind,
-        ask: UsageAsk,
-        event_max: usize,
-    ) -> Self {
+    pub(crate) fn new(link: Link, engine: Engine, kind: CallKind, ask: UsageAsk, event_max: usize) -> Self {
         Self {
             link,
-            incoming,
             reader: Reader::new(event_max),
             judge: StreamJudge::new(engine),
             tap: UsageTap::new(kind),
@@ -115,7 +106,7 @@ impl EventStream {
     pub(crate) fn poll_advance(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let mut is_alive = false;
         loop {
-            let chunk = match self.link.poll_chunk(&mut self.incoming, cx) {
+            let chunk = match self.link.poll_chunk(cx) {
                 Poll::Ready(chunk) => chunk,
                 // A comment was swallowed, or half an event; that is news of a kind, but nothing to send.
                 Poll::Pending if is_alive => return Poll::Ready(true),

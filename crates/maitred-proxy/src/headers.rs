@@ -53,6 +53,7 @@ fn stays_here(name: &HeaderName) -> bool {
         CONTENT_LENGTH,
         EXPECT,
         ACCEPT_ENCODING,
+        REQUEST_ID,
     ]
     .contains(name)
         || is_reserved(name)
@@ -75,29 +76,29 @@ fn crosses(headers: &HeaderMap, name: &HeaderName) -> bool {
     !HOP_BY_HOP.contains(name) && !named_by_connection(headers).any(|named| name.as_str().eq_ignore_ascii_case(named))
 }
 
-/// The headers of an attempt: the client's, less what must not cross, plus the gateway's own.
-pub(crate) fn for_endpoint(
-    client: &HeaderMap,
-    address: &Address,
-    credential: Option<&HeaderValue>,
-    request_id: &HeaderValue,
-) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(client.len() + 4);
-    if let Ok(host) = HeaderValue::from_str(address.as_str()) {
-        headers.insert(HOST, host);
-    }
+/// Writes the headers of an attempt: the client's, less what must not cross, plus the gateway's own. The length of the body and
+/// the request id are the caller's to add.
+pub(crate) fn for_endpoint(out: &mut Vec<u8>, client: &HeaderMap, address: &Address, credential: Option<&HeaderValue>) {
+    put(out, &HOST, address.as_str().as_bytes());
     for (name, value) in client {
         if !stays_here(name) && crosses(client, name) {
-            headers.append(name.clone(), value.clone());
+            put(out, name, value.as_bytes());
         }
     }
     // Only bytes that are not compressed can be read on the way.
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    headers.insert(REQUEST_ID, request_id.clone());
+    put(out, &ACCEPT_ENCODING, b"identity");
     if let Some(credential) = credential {
-        headers.insert(AUTHORIZATION, credential.clone());
+        put(out, &AUTHORIZATION, credential.as_bytes());
     }
-    headers
+}
+
+/// Writes one header as it goes onto the wire. Names and values come out of [`HeaderMap`]s or are the gateway's own, so that no
+/// end of a line can be in them.
+pub(crate) fn put(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// The headers of an answer: the endpoint's, less what must not cross.

@@ -6,12 +6,16 @@
 
 mod account;
 mod alarm;
+mod answer;
 mod attempt;
 mod body;
 mod call;
 mod cutoff;
 mod events;
 mod fault;
+mod framing;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod headers;
 mod intake;

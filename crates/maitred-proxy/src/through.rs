@@ -4,8 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http_body::{Body, SizeHint};
-use hyper::body::Incoming;
+use http_body::SizeHint;
 use maitred_llm::AnswerTap;
 use maitred_types::{FaultKind, LeaseEnd, OutcomeStatus, TokenCount};
 
@@ -14,7 +13,7 @@ use crate::alarm::{Alarm, AnswerLimits};
 use crate::body::Broken;
 use crate::events::Failure;
 use crate::fault::Fault;
-use crate::link::Link;
+use crate::link::{Link, LinkError};
 
 /// Answers up to this size are read in full before the client gets any of it, so that an endpoint that breaks off can be
 /// replaced by another.
@@ -26,29 +25,29 @@ pub(crate) enum Reading {
     /// All of it.
     Whole(Link, Bytes),
     /// More than is held back.
-    Begun(Link, Incoming, Bytes),
+    Begun(Link, Bytes),
 }
 
 /// Reads an answer until its end, or until it is too large to hold back.
 ///
 /// # Errors
 /// When the endpoint breaks off.
-pub(crate) async fn read(mut link: Link, mut incoming: Incoming, max: usize) -> hyper::Result<Reading> {
+pub(crate) async fn read(mut link: Link, max: usize) -> Result<Reading, LinkError> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
-    while let Some(chunk) = poll_fn(|cx| link.poll_chunk(&mut incoming, cx)).await {
+    while let Some(chunk) = poll_fn(|cx| link.poll_chunk(cx)).await {
         let chunk = chunk?;
         if first.is_empty() {
             first = chunk;
         } else {
             if rest.is_empty() {
-                rest.reserve(expected(&first, &incoming));
+                rest.reserve(expected(&first, &link));
                 rest.extend_from_slice(&first);
             }
             rest.extend_from_slice(&chunk);
         }
         if first.len().max(rest.len()) > max {
-            return Ok(Reading::Begun(link, incoming, join(first, rest)));
+            return Ok(Reading::Begun(link, join(first, rest)));
         }
     }
     Ok(Reading::Whole(link, join(first, rest)))
@@ -59,15 +58,16 @@ fn join(first: Bytes, rest: BytesMut) -> Bytes {
     if rest.is_empty() { first } else { rest.freeze() }
 }
 
-fn expected(first: &Bytes, incoming: &Incoming) -> usize {
-    let remaining = incoming.size_hint().lower().min(WHOLE_MAX as u64);
+fn expected(first: &Bytes, link: &Link) -> usize {
+    let remaining = link.remaining().unwrap_or(0).min(WHOLE_MAX as u64);
     first.len() + usize::try_from(remaining).unwrap_or(WHOLE_MAX)
 }
 
 /// A large answer on its way.
 #[derive(Debug)]
 pub(crate) struct Through {
-    exchange: Option<(Link, Incoming)>,
+    /// `None` once it has been given back or cut.
+    link: Option<Link>,
     begun: Bytes,
     account: Box<Account>,
     tap: AnswerTap,
@@ -77,16 +77,10 @@ pub(crate) struct Through {
 }
 
 impl Through {
-    pub(crate) fn new(
-        link: Link,
-        incoming: Incoming,
-        begun: Bytes,
-        account: Box<Account>,
-        limits: AnswerLimits,
-    ) -> Self {
+    pub(crate) fn new((link, begun): (Link, Bytes), account: Box<Account>, limits: AnswerLimits) -> Self {
         let alarm = Alarm::set(limits, account.gate.clock);
         Self {
-            exchange: Some((link, incoming)),
+            link: Some(link),
             begun,
             account,
             tap: AnswerTap::new(),
@@ -97,11 +91,7 @@ impl Through {
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         let held = self.begun.len() as u64;
-        match self
-            .exchange
-            .as_ref()
-            .and_then(|(_, incoming)| incoming.size_hint().exact())
-        {
+        match self.link.as_ref().and_then(Link::remaining) {
             Some(remaining) => SizeHint::with_exact(held + remaining),
             None => SizeHint::default(),
         }
@@ -112,10 +102,10 @@ impl Through {
             let begun = std::mem::take(&mut self.begun);
             return Poll::Ready(Some(Ok(self.pass(begun))));
         }
-        let Some((link, incoming)) = self.exchange.as_mut() else {
+        let Some(link) = self.link.as_mut() else {
             return Poll::Ready(None);
         };
-        match link.poll_chunk(incoming, cx) {
+        match link.poll_chunk(cx) {
             Poll::Pending => match self.account.gate.cutoff.failure() {
                 Some(Failure { fault, end }) => Poll::Ready(Some(Err(self.break_off(fault, end)))),
                 None => self
@@ -144,18 +134,14 @@ impl Through {
     fn pass(&mut self, chunk: Bytes) -> Bytes {
         self.tap.feed(&chunk);
         self.account.response_bytes += chunk.len() as u64;
-        if self
-            .exchange
-            .as_ref()
-            .is_some_and(|(_, incoming)| incoming.is_end_stream())
-        {
+        if self.link.as_ref().is_some_and(|link| link.remaining() == Some(0)) {
             self.end_well();
         }
         chunk
     }
 
     fn end_well(&mut self) {
-        if let Some((link, _)) = self.exchange.take() {
+        if let Some(link) = self.link.take() {
             self.account.gate.shard.park(link, self.account.now());
         }
         self.settle();
@@ -164,7 +150,7 @@ impl Through {
 
     /// There is no place for an error in the middle of such an answer, so the missing end has to tell of it.
     fn break_off(&mut self, fault: Fault, end: LeaseEnd) -> Broken {
-        self.exchange = None;
+        self.link = None;
         self.settle();
         let kind = fault.kind;
         self.account
