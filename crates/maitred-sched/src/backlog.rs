@@ -18,6 +18,7 @@
 
 use maitred_types::Time;
 
+use crate::heard::Heard;
 use crate::pace::{Pace, Work};
 
 /// Tokens that an engine computes at once beyond the oldest request's.
@@ -120,8 +121,20 @@ impl Backlog {
 
     /// All work that stands before a new call, in seconds.
     #[inline]
-    pub(crate) fn seconds(&self, pace: &Pace, now: Time) -> f64 {
-        self.own(pace, now) + self.foreign_now(pace, now)
+    pub(crate) fn seconds(&self, pace: &Pace, heard: &Heard, now: Time) -> f64 {
+        let own = self.own(pace, now);
+        match heard.seconds(pace, pace.seconds(self.pending), now) {
+            // Being late is what the work of others looks like from here; where they tell of it, it is not counted twice.
+            Some(told) => own.max(self.left_now(pace, now) + told),
+            None => own + self.foreign_now(pace, now),
+        }
+    }
+
+    /// Own work that would be left if the engine did nothing else.
+    fn left_now(&self, pace: &Pace, now: Time) -> f64 {
+        let all = pace.seconds(self.pending);
+        let due = (pace.seconds(self.head) + pace.token * CHUNK_TOKENS).min(all);
+        all - seconds(self.since, now).min(due)
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use crate::adapters::Adapters;
 use crate::backlog::{Backlog, seconds};
 use crate::event::DrainCause;
 use crate::filter::Filter;
+use crate::heard::Heard;
 use crate::lease::LeaseList;
 use crate::options::{EndpointOptions, PoolOptions, StalenessOptions, StalenessPolicy};
 use crate::outlier::Outlier;
@@ -233,6 +234,8 @@ pub(crate) struct Columns {
     pub(crate) adapters: Vec<Adapters>,
     /// What each endpoint has to prefill.
     pub(crate) backlogs: Vec<Backlog>,
+    /// What other gateways have under way on each endpoint.
+    pub(crate) heard: Vec<Heard>,
     /// How fast each endpoint is.
     pub(crate) paces: Vec<Pace>,
     /// The hash of each endpoint's address, for rendezvous.

@@ -105,7 +105,11 @@ impl Scene<'_> {
     /// Seconds of prefill work that stand before a new call on the endpoint at `at`.
     #[inline]
     pub(crate) fn queue(&self, at: usize) -> f64 {
-        self.columns.backlogs[at].seconds(&self.columns.paces[at], self.subject.freshness.now)
+        self.columns.backlogs[at].seconds(
+            &self.columns.paces[at],
+            &self.columns.heard[at],
+            self.subject.freshness.now,
+        )
     }
 
     /// The call's own work on the endpoint at `at`.

@@ -15,6 +15,7 @@ mod prefix;
 mod removals;
 mod report;
 pub(crate) mod sabotage;
+mod share;
 
 use fastrand::Rng;
 use maitred_types::{Address, EndpointId, Incarnation, Time};
@@ -26,6 +27,7 @@ use crate::columns::{Columns, Endpoint, Freshness, Gate, Phase, Trial};
 use crate::counters::PoolCounters;
 use crate::event::{EventQueue, PoolEvent};
 use crate::hash::name_hash;
+use crate::heard::Heard;
 use crate::lease::{LeaseTable, MAX_LEASES};
 use crate::lengths::Lengths;
 use crate::options::{EndpointOptions, PoolOptions};
@@ -53,6 +55,7 @@ pub struct Pool {
     lengths: Lengths,
     fleet: learn::Fleet,
     starts: Starts,
+    sharing: share::Sharing,
     prefixes: PrefixIndex,
     events: EventQueue,
     counters: PoolCounters,
@@ -106,6 +109,7 @@ impl Pool {
             lengths: Lengths::default(),
             fleet: learn::Fleet::default(),
             starts: Starts::default(),
+            sharing: share::Sharing::default(),
             prefixes,
             events,
             counters: PoolCounters::default(),
@@ -219,6 +223,9 @@ impl Pool {
         };
         let pool = endpoint.kv_pool(None);
         let load = Load::new(pool, &self.options.reckoning, now);
+        put(&mut self.columns.heard, at, Heard::default());
+        self.sharing.peers.begin_life(at);
+        self.sharing.peers.sum(&mut self.columns.heard);
         self.prefixes.begin_life(at);
         self.prefixes.size(at, pool.block_size, pool.blocks);
         put(&mut self.columns.gates, at, gate);

@@ -358,6 +358,13 @@ impl PrefixIndex {
         self.fit(number(slot));
     }
 
+    /// Another gateway has sent this prompt to `slot`.
+    pub(crate) fn hear(&mut self, slot: usize, chain: &PromptChain, now: Time) {
+        if self.would_want() {
+            self.note(slot, chain, Certainty::Ready, now);
+        }
+    }
+
     /// Tokens that a live lease holds beside what the index counts come or go.
     pub(crate) fn beside(&mut self, slot: usize, more: u32, less: u32) {
         let beside = &mut self.stocks[slot].beside;

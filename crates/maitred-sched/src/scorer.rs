@@ -292,11 +292,19 @@ impl Scene<'_> {
     #[inline]
     pub(crate) fn estimate(&self, at: usize) -> Estimate {
         let (gate, load) = (&self.columns.gates[at], &self.columns.loads[at]);
-        load.trusted(
+        let mut estimate = load.trusted(
             gate.in_flight,
             gate.trust(&self.subject.freshness),
             self.subject.freshness.now,
-        )
+        );
+        // What others say they have under way is there, whatever an older page shows.
+        let told = self.columns.heard[at].sequences();
+        if told > 0 {
+            let under_way = gate.in_flight.saturating_add(told);
+            estimate.active = estimate.active.max(under_way);
+            estimate.running = estimate.running.max(under_way.saturating_sub(estimate.queued));
+        }
+        estimate
     }
 }
 

@@ -13,6 +13,7 @@ mod reckoning;
     reason = "figures of a toy"
 )]
 mod shares;
+mod sharing;
 mod simulation;
 
 use maitred_types::{EndpointId, LeaseEnd, Time, TokenCount};

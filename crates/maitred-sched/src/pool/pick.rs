@@ -217,6 +217,7 @@ impl Pool {
         let row = &mut self.columns.endpoints[at];
         let id = self.leases.insert(lease, &mut row.leases)?;
         self.columns.backlogs[at].booked(lease.work, now);
+        self.sharing.booked();
         self.fleet.booked(lease.work);
         if lease.delivery == Delivery::Whole {
             let start = self.columns.loads[at].assumed_start(now);
@@ -248,7 +249,7 @@ impl Pool {
         lease.cached = whole_tokens(cached).min(lease.input);
         lease.work = Work::of(size.input, cached);
         lease.ahead = backlog.ahead(pace, now);
-        lease.reckoned = backlog.seconds(pace, now) + pace.fixed + pace.seconds(lease.work);
+        lease.reckoned = backlog.seconds(pace, &self.columns.heard[at], now) + pace.fixed + pace.seconds(lease.work);
     }
 
     /// Looks at the hard filters once more, for the one that is about to be booked. Costs a few nanoseconds and makes a

@@ -65,6 +65,11 @@ impl Pool {
     pub(super) fn claim_prefix(&mut self, lease: LeaseId, at: usize, ask: &Ask<'_>) {
         let counted = prompt(ask).map_or(0.0, |prompt| {
             let predicted = self.columns.matched[at];
+            // Others need not be told of what is there already.
+            let per_block = prompt.chain.tokens_per_block();
+            if predicted + per_block < prompt.chain.blocks() as f32 * per_block {
+                self.sharing.note(at, prompt.chain);
+            }
             self.prefixes.claim((lease, at), prompt, predicted, self.now)
         });
         let beside = (ask.input_tokens + ask.output_tokens)
@@ -98,6 +103,7 @@ impl Pool {
         let now = self.tick(now);
         if let Some(booked) = self.leases.get(lease).filter(|booked| !booked.fenced) {
             let at = booked.endpoint.slot.index();
+            self.sharing.note(at, chain);
             self.prefixes.extend(lease, at, chain, now);
         }
     }

@@ -50,7 +50,11 @@ impl Pool {
             pace: self.columns.paces[at],
             slowness: endpoint.speed.factors().0 / self.fleet.factors.0,
             speed_samples: endpoint.speed.samples(),
-            queue_seconds: self.columns.backlogs[at].seconds(&self.columns.paces[at], freshness.now),
+            queue_seconds: self.columns.backlogs[at].seconds(
+                &self.columns.paces[at],
+                &self.columns.heard[at],
+                freshness.now,
+            ),
             share: if picks > 0.0 { recent / picks } else { 0.0 },
             cache: self.prefixes.row(at),
             tally: endpoint.tally,
