@@ -17,6 +17,7 @@ pub mod report;
 pub mod rivals;
 mod router;
 pub mod statistics;
+pub mod workload;
 
 pub use call::LabCall;
 pub use driver::{RunFault, run};

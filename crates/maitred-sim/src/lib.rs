@@ -5,6 +5,8 @@
 //! submissions at the same times give the same events, bit for bit. The laboratory runs thousands of these in virtual time;
 //! `maitred engine` puts an HTTP face in front of one and lets wall-clock time drive it.
 
+#[doc(hidden)]
+pub mod fuzzing;
 mod kv;
 pub mod lab;
 mod lengths;
