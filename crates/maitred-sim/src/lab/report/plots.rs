@@ -2,7 +2,7 @@
 
 use super::svg::{Axis, Frame, Plot, Unit, bars};
 use super::text::{percent, seconds, short};
-use super::{Curve, Distribution, PolicyFigures, Report, Shares};
+use super::{CalibrationFigures, Curve, Distribution, PolicyFigures, Report, Shares};
 use crate::lab::statistics::Interval;
 
 /// A plot, and the series that its legend names.
@@ -175,8 +175,7 @@ pub(super) fn calibration(report: &Report) -> Option<Drawn> {
     );
     plot.reference((0.0, 0.0), (1.0, 1.0));
     for (series, policy) in &predicting {
-        let bins = policy.calibration.iter().flat_map(|figures| &figures.bins);
-        let points: Vec<(f64, f64)> = bins.map(|bin| (bin.predicted, bin.real)).collect();
+        let points = policy.calibration.as_ref().map(calibrated).unwrap_or_default();
         plot.line(&points, *series);
     }
     Some(Drawn {
@@ -186,8 +185,18 @@ pub(super) fn calibration(report: &Report) -> Option<Drawn> {
             .iter()
             .map(|(series, policy)| (policy.policy.clone(), *series))
             .collect(),
-        note: "On the dashed line a prediction is right in the mean; below it the policy believes in what is gone.",
+        note: "On the dashed line a prediction is right in the mean; below it the policy believes in what is gone. \
+               Bins with less than one call in 200 are left out.",
     })
+}
+
+/// The bins that hold at least one call in 200; the others show chance only.
+fn calibrated(figures: &CalibrationFigures) -> Vec<(f64, f64)> {
+    /// One call in so many is few.
+    const FEW: u64 = 200;
+    let calls: u64 = figures.bins.iter().map(|bin| bin.calls).sum();
+    let bins = figures.bins.iter().filter(|bin| bin.calls * FEW >= calls);
+    bins.map(|bin| (bin.predicted, bin.real)).collect()
 }
 
 /// The parts of the endpoints over time, one small plot per policy.

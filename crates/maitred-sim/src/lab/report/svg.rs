@@ -141,7 +141,7 @@ fn step_of(most: f64) -> f64 {
 }
 
 /// Room for labels: left, right, top, bottom.
-const MARGIN: (f64, f64, f64, f64) = (62.0, 14.0, 10.0, 44.0);
+const MARGIN: (f64, f64, f64, f64) = (62.0, 26.0, 10.0, 44.0);
 
 /// A plot with two axes, being drawn.
 #[derive(Debug)]
