@@ -18,6 +18,7 @@ mod pools;
 mod process;
 mod profiles;
 mod quotas;
+mod shadows;
 
 /// Reads a secret from where the configuration says, or says why it cannot.
 pub type ReadSecret<'a> = dyn Fn(&SecretRef) -> Result<String, String> + 'a;
@@ -56,6 +57,7 @@ impl<'a> Checker<'a> {
             quotas: self.quotas(raw),
             timeouts: self.timeouts(&raw.timeouts),
             limits: self.limits(&raw.limits),
+            decisions: self.decisions(raw.decisions),
             log: process::log(raw.log),
         };
         (settings, self.diagnostics)

@@ -25,11 +25,11 @@ pub use check::ReadSecret;
 pub use diagnostic::{Diagnostic, Severity, render};
 pub use forms::{FilePath, Name};
 pub use load::{Loaded, load};
-pub use raw::{Balance, LogFormat, LogLevel, SecretRef, StartupCheck};
+pub use raw::{Balance, Detail, LogFormat, LogLevel, SecretRef, StartupCheck};
 pub use reference::{reference_markdown, schema};
 pub use secret::Secret;
 pub use settings::{
-    AuthSettings, Discovery, EndpointSettings, EngineSettings, Limits, ListenerSettings, LogSettings, ModelSettings,
-    PoolChange, PoolSettings, Probes, QuotaSettings, ReadinessProbe, ScrapeSettings, Settings, StartupProbe, Timeouts,
-    TlsFiles,
+    AuthSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings, Limits, ListenerSettings, LogSettings,
+    ModelSettings, PoolChange, PoolSettings, Probes, QuotaSettings, ReadinessProbe, ScrapeSettings, Settings,
+    ShadowSettings, StartupProbe, Timeouts, TlsFiles,
 };

@@ -20,8 +20,8 @@ pub use pools::Balance;
 pub(crate) use pools::{Cache, Endpoint, Metrics, Model, Pool};
 pub use probes::StartupCheck;
 use probes::{Ejection, Readiness, Reckoning, Retry, Startup};
-pub(crate) use process::{Limits, Log, Timeouts};
-pub use process::{LogFormat, LogLevel};
+pub(crate) use process::{Decisions, Limits, Log, Timeouts};
+pub use process::{Detail, LogFormat, LogLevel};
 pub(crate) use profiles::{Profile, built_in_profiles};
 pub(crate) use quotas::{Dimension, Quota, Tasks};
 use word::Word;
@@ -63,6 +63,9 @@ pub(crate) struct File {
     /// How large anything may be.
     #[serde(default)]
     pub(crate) limits: Limits,
+    /// What is remembered of why calls went where they went.
+    #[serde(default)]
+    pub(crate) decisions: Decisions,
     /// What the gateway writes about itself.
     #[serde(default)]
     pub(crate) log: Log,
@@ -71,7 +74,7 @@ pub(crate) struct File {
 impl File {
     /// The file with the built-in profiles that its pools use written out.
     pub(crate) fn with_built_in_profiles(&self) -> Self {
-        let is_used = |name: &str| self.pools.iter().any(|pool| pool.profile.as_str() == name);
+        let is_used = |name: &str| self.pools.iter().any(|pool| pool.names_profile(name));
         let is_written = |name: &str| self.profiles.iter().any(|profile| profile.name.as_str() == name);
         let built_in = built_in_profiles().into_iter();
         let missing = built_in.filter(|(name, _)| is_used(name) && !is_written(name));

@@ -11,10 +11,10 @@ use maitred_types::{ByteSize, PoolName, TenantId};
 
 pub use pool::{
     Discovery, EndpointSettings, EngineSettings, ModelSettings, PoolSettings, Probes, ReadinessProbe, ScrapeSettings,
-    StartupProbe,
+    ShadowSettings, StartupProbe,
 };
 
-use crate::raw::{LogFormat, LogLevel};
+use crate::raw::{Detail, LogFormat, LogLevel};
 
 mod pool;
 
@@ -35,6 +35,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// How large anything may be.
     pub limits: Limits,
+    /// What is remembered of decisions.
+    pub decisions: DecisionSettings,
     /// What is written to the log.
     pub log: LogSettings,
 }
@@ -107,6 +109,17 @@ pub struct Limits {
     pub event: ByteSize,
     /// Most client connections at one time.
     pub connections: NonZeroU32,
+}
+
+/// What is remembered of why calls went where they went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecisionSettings {
+    /// Most records that are kept; 0 keeps none.
+    pub keep: u32,
+    /// Most memory that they may take.
+    pub size: ByteSize,
+    /// How much each says.
+    pub detail: Detail,
 }
 
 /// What is written to the log.

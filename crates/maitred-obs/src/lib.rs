@@ -5,6 +5,7 @@
 //! from there.
 
 mod access;
+mod decision;
 mod log;
 mod meters;
 pub mod metric;
@@ -12,7 +13,11 @@ mod sample;
 mod sink;
 
 pub use access::{AccessRecord, LogFormat, rfc3339};
+pub use decision::{
+    AttemptRecord, ComparedRecord, DecisionList, DecisionRecord, EndRecord, RemovedEndpoint, RemovedRecord,
+    ScoreRecord, ShadowRecord, TermRecord,
+};
 pub use log::{Level, start_log};
-pub use meters::{CallEnd, Meters, ModelMeters, PoolMeters};
+pub use meters::{CallEnd, Meters, ModelMeters, PoolMeters, ShadowMeters};
 pub use sample::{EndpointSample, EndpointState, SampleSource};
 pub use sink::RecordSink;

@@ -80,6 +80,7 @@ struct PoolFamilies {
     events: Counters,
     scrapes: Counters,
     probes: Counters,
+    shadows: Counters,
 }
 
 impl Meters {
@@ -197,6 +198,7 @@ impl Families {
                 events: register(registry, &metric::POOL_EVENTS, Counters::default()),
                 scrapes: register(registry, &metric::SCRAPES, Counters::default()),
                 probes: register(registry, &metric::PROBES, Counters::default()),
+                shadows: register(registry, &metric::SHADOWS, Counters::default()),
             },
         }
     }
@@ -322,6 +324,8 @@ pub struct PoolMeters {
     events: ByWord,
     scrapes: ByWord,
     probes: ByWord,
+    shadows: Counters,
+    pool: PoolName,
 }
 
 impl PoolMeters {
@@ -336,6 +340,8 @@ impl PoolMeters {
             events: ByWord::new(&families.events, pool, "event"),
             scrapes: ByWord::new(&families.scrapes, pool, "result"),
             probes: ByWord::new(&families.probes, pool, "result"),
+            shadows: families.shadows.clone(),
+            pool: pool.clone(),
         }
     }
 
@@ -374,9 +380,41 @@ impl PoolMeters {
         self.scrapes.inc(result);
     }
 
+    /// The handle for what concerns one shadow profile. Make it when settings change, not per call.
+    #[must_use]
+    pub fn shadow(&self, profile: &str) -> ShadowMeters {
+        let counter = |agrees: &str| {
+            let labels = vec![
+                ("pool", self.pool.to_string()),
+                ("profile", profile.to_owned()),
+                ("agrees", agrees.to_owned()),
+            ];
+            self.shadows.get_or_create_owned(&labels)
+        };
+        ShadowMeters {
+            agreed: counter("true"),
+            differed: counter("false"),
+        }
+    }
+
     /// Counts a probe.
     pub fn probed(&self, result: &'static str) {
         self.probes.inc(result);
+    }
+}
+
+/// What concerns one shadow profile of a pool.
+#[derive(Clone, Debug)]
+pub struct ShadowMeters {
+    agreed: Counter,
+    differed: Counter,
+}
+
+impl ShadowMeters {
+    /// Counts an ask that the shadow considered.
+    pub fn considered(&self, agrees: bool) {
+        let counter = if agrees { &self.agreed } else { &self.differed };
+        counter.inc();
     }
 }
 

@@ -72,6 +72,8 @@ metrics! {
         "Reads of endpoints' metrics pages, by result";
     PROBES: Counter "maitred_probes" ["pool", "result"]
         "Readiness and health probes, by result";
+    SHADOWS: Counter "maitred_shadow_decisions" ["pool", "profile", "agrees"]
+        "Asks that a shadow profile considered beside the live one, by whether it would have chosen the same endpoint";
     ENDPOINT_SHARE: Gauge "maitred_endpoint_share" ["pool", "endpoint"]
         "Share of the pool's last picks that went to the endpoint, 0 to 1";
     ENDPOINT_PICKS: Counter "maitred_endpoint_picks" ["pool", "endpoint"]

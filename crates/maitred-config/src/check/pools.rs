@@ -66,6 +66,7 @@ impl Checker<'_> {
             options: options(pool),
             profile: profiles.get(profile_name),
             profile_name: profile_name.to_owned(),
+            shadows: self.shadows(pool, profiles, path),
             scrape: ScrapeSettings {
                 interval: pool.scrape.interval.get(),
                 timeout: pool.scrape.timeout.get(),
@@ -254,17 +255,7 @@ impl Checker<'_> {
     fn profile_of(&mut self, pool: &raw::Pool, profiles: &Profiles, engines: &[&EngineSettings], path: &Path) {
         let at = path.key("profile");
         let name = pool.profile.as_str();
-        if !profiles.names().contains(&name) {
-            if self.written(&["profiles", "name"]).contains(&name) {
-                return;
-            }
-            let guess = near_miss(name, profiles.names()).map(|name| format!("did you mean `{name}`?\n"));
-            let known = listed(profiles.names(), "and");
-            self.error(
-                &at,
-                format!("there is no profile `{name}`"),
-                format!("{}profiles: {known}", guess.unwrap_or_default()),
-            );
+        if !self.is_profile(name, profiles, &at) {
             return;
         }
         let Some(reads) = profiles.written_reads(name) else {

@@ -1,4 +1,4 @@
-//! Checks of `timeouts`, `limits` and `log`.
+//! Checks of `timeouts`, `limits`, `decisions` and `log`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::Checker;
 use crate::forms::{Size, TimeSpan};
 use crate::path::Path;
 use crate::raw;
-use crate::settings::{Limits, LogSettings, Timeouts};
+use crate::settings::{DecisionSettings, Limits, LogSettings, Timeouts};
 
 impl Checker<'_> {
     pub(super) fn timeouts(&mut self, raw: &raw::Timeouts) -> Timeouts {
@@ -67,6 +67,15 @@ impl Checker<'_> {
             header_count: NonZeroU32::new(raw.headers.count).unwrap_or(NonZeroU32::MIN),
             event: raw.event.get(),
             connections: NonZeroU32::new(raw.connections).unwrap_or(NonZeroU32::MIN),
+        }
+    }
+
+    pub(super) fn decisions(&mut self, raw: raw::Decisions) -> DecisionSettings {
+        self.at_least(raw.size, 64 << 10, &Path::top("decisions").key("size"));
+        DecisionSettings {
+            keep: raw.keep,
+            size: raw.size.get(),
+            detail: raw.detail,
         }
     }
 

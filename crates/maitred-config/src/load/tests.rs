@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{PoolChange, render};
 
+mod decisions;
 mod golden;
 
 /// What every file of these tests begins with: enough to be in order, in lines 1 to 8.

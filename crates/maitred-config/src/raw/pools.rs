@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::prefix::Prefix;
 use super::{Ejection, Readiness, Reckoning, Retry, SecretRef, Startup, Word};
-use crate::forms::{FigureText, HeaderName, HostName, HostPort, HttpPath, MetricName, Name, TimeSpan};
+use crate::forms::{FigureText, HeaderName, HostName, HostPort, HttpPath, MetricName, Name, Share, TimeSpan};
 
 /// Endpoints that serve the same models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +31,9 @@ pub(crate) struct Pool {
     /// `least-request` or `round-robin`.
     #[serde(default = "default_profile")]
     pub(crate) profile: Name,
+    /// Profiles that choose beside the live one, to see how often they would have chosen otherwise.
+    #[serde(default)]
+    pub(crate) shadow: Shadow,
     /// The header whose value names a call's session, for the scorer `session-affinity`.
     #[serde(default = "session_header")]
     pub(crate) session_header: HeaderName,
@@ -83,6 +86,34 @@ pub(crate) struct Pool {
     #[serde(default = "max_endpoints")]
     #[schemars(range(min = 1, max = 65_536))]
     pub(crate) max_endpoints: u32,
+}
+
+impl Pool {
+    /// Whether it chooses by the profile of that name, or has it as a shadow.
+    pub(crate) fn names_profile(&self, name: &str) -> bool {
+        let mut named = self.shadow.profiles.iter().chain([&self.profile]);
+        named.any(|profile| profile.as_str() == name)
+    }
+}
+
+/// Profiles that choose beside the live one. Nothing is sent where they choose.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Shadow {
+    /// Their names; each one of `profiles` or a built-in one.
+    #[schemars(length(max = 4))]
+    pub(crate) profiles: Vec<Name>,
+    /// The share of asks that they look at. Each look costs about as much as a choice.
+    pub(crate) share: Share,
+}
+
+impl Default for Shadow {
+    fn default() -> Self {
+        Self {
+            profiles: Vec::new(),
+            share: Share::percent(10),
+        }
+    }
 }
 
 fn default_profile() -> Name {

@@ -1,4 +1,4 @@
-//! `timeouts`, `limits` and `log`.
+//! `timeouts`, `limits`, `decisions` and `log`.
 
 use maitred_types::ByteSize;
 use schemars::JsonSchema;
@@ -84,6 +84,41 @@ impl Default for HeaderLimits {
             count: 100,
         }
     }
+}
+
+/// What is remembered of why calls went where they went.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Decisions {
+    /// Most decision records that are kept; the oldest make room. 0 keeps none. Each thread of the data path keeps its share.
+    #[schemars(range(max = 1_000_000))]
+    pub(crate) keep: u32,
+    /// Most memory that they may take.
+    pub(crate) size: Size,
+    /// How much each says.
+    pub(crate) detail: Detail,
+}
+
+impl Default for Decisions {
+    fn default() -> Self {
+        Self {
+            keep: 10_000,
+            size: Size::new(ByteSize::mib(16)),
+            detail: Detail::default(),
+        }
+    }
+}
+
+/// How much a decision record says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Detail {
+    /// The endpoints that were compared at the end, one or two, and how many each filter removed.
+    Short,
+    /// The best few candidates with all their values, and which endpoints each filter removed. Costs a second look at all
+    /// candidates.
+    #[default]
+    Full,
 }
 
 /// What the gateway writes about itself.

@@ -33,6 +33,8 @@ pub struct PoolSettings {
     pub profile: Profile,
     /// The name of that profile in the file.
     pub profile_name: String,
+    /// Profiles that choose beside it.
+    pub shadows: ShadowSettings,
     /// How metrics are fetched.
     pub scrape: ScrapeSettings,
     /// The probes.
@@ -41,6 +43,15 @@ pub struct PoolSettings {
     pub attempts: u32,
     /// What is sent to endpoints as a bearer token.
     pub api_key: Option<Secret>,
+}
+
+/// Profiles that choose beside the live one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShadowSettings {
+    /// Each with its name in the file.
+    pub profiles: Vec<(String, Profile)>,
+    /// The share of asks that they look at, 0 to 1.
+    pub share: f64,
 }
 
 /// A model or adapter of a pool.

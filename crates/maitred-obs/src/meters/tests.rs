@@ -156,6 +156,7 @@ fn every_declared_metric_is_on_the_page_and_nothing_else() {
     pool.event("ready");
     pool.scraped("ok");
     pool.probed("ok");
+    pool.shadow("round-robin").considered(true);
     let page = meters.page();
     let mut described: Vec<_> = page
         .lines()

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn with(line: &str) -> String {
+pub(super) fn with(line: &str) -> String {
     format!("{HEAD}{line}\n")
 }
 
@@ -20,7 +20,7 @@ fn profile(rest: &str) -> String {
     format!("{HEAD}    profile: mine\nprofiles:\n  - name: mine\n{rest}\n")
 }
 
-fn errors(text: &str) -> String {
+pub(super) fn errors(text: &str) -> String {
     render(&refused(text), text)
 }
 
@@ -120,7 +120,7 @@ fn a_tag() {
 #[test]
 fn a_list_at_the_top() {
     insta::assert_snapshot!(errors("- version: 1\n"), @r"
-    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `profiles`, `quotas`, `tasks`, `timeouts`, `limits` and `log`), found a list
+    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `profiles`, `quotas`, `tasks`, `timeouts`, `limits`, `decisions` and `log`), found a list
      --> maitred.yaml:1:3
       |
     1 | - version: 1
@@ -163,7 +163,7 @@ fn an_unknown_option() {
     8 |     endpiont: *
       |     ^^^^^^^^
       = help: did you mean `endpoints`?
-              allowed here: `name`, `engine`, `models`, `endpoints`, `dns`, `profile`, `session_header`, `balance`, `scrape`, `staleness`, `metrics`, `cache`, `prefix`, `startup`, `readiness`, `ejection`, `retry`, `reckoning`, `api_key`, `max_in_flight`, `max_calls` and `max_endpoints`
+              allowed here: `name`, `engine`, `models`, `endpoints`, `dns`, `profile`, `shadow`, `session_header`, `balance`, `scrape`, `staleness`, `metrics`, `cache`, `prefix`, `startup`, `readiness`, `ejection`, `retry`, `reckoning`, `api_key`, `max_in_flight`, `max_calls` and `max_endpoints`
     ");
 }
 

@@ -1,0 +1,212 @@
+//! The decision record of a call as pages and programs see it: why it went where it went, and what came of it.
+//!
+//! The same types write the JSON of the administrative page and read it in the command that explains. Names are words of
+//! the configuration and of metrics. A field that says nothing is left out.
+
+use serde::{Deserialize, Serialize};
+
+mod sentences;
+
+/// The decision record of one call. Neither its prompt nor its answer nor its key is in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DecisionRecord {
+    /// Kept from the client or made at the door.
+    pub request_id: String,
+    /// When the call arrived, RFC 3339 in UTC.
+    pub time: String,
+    /// Whose call it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// The model asked for.
+    pub model: String,
+    /// The pool that was asked.
+    pub pool: String,
+    /// Every time that the pool was asked for an endpoint, in order.
+    pub attempts: Vec<AttemptRecord>,
+    /// How the call ended.
+    pub outcome: String,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// What went wrong, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// Milliseconds from arrival to the first output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_token_ms: Option<f64>,
+    /// Milliseconds from arrival to the end.
+    pub duration_ms: f64,
+}
+
+/// One ask of the pool: its choice or refusal, on what evidence, and what came of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttemptRecord {
+    /// Milliseconds from the call's arrival to the choice.
+    pub after_ms: f64,
+    /// Prompt tokens, as estimated for the choice.
+    pub input_tokens: u32,
+    /// Output tokens, as expected for the choice.
+    pub output_tokens: u32,
+    /// Endpoints that the call had tried before.
+    pub tried: u32,
+    /// Endpoints of the pool.
+    pub endpoints: u32,
+    /// What filters removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<RemovedRecord>,
+    /// Endpoints left after all filters.
+    pub candidates: u32,
+    /// How the choice was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picker: Option<String>,
+    /// What decided the choice, or the refusal.
+    pub reason: String,
+    /// The endpoint chosen; none for a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Milliseconds after which a refused caller is told to try again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<f64>,
+    /// The one chosen, then the others that were compared, best first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compared: Vec<ComparedRecord>,
+    /// What shadow profiles would have chosen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shadows: Vec<ShadowRecord>,
+    /// What came of the attempt; none for a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<EndRecord>,
+}
+
+/// What one filter removed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RemovedRecord {
+    /// The filter.
+    pub filter: String,
+    /// Endpoints that it removed.
+    pub endpoints: u32,
+    /// The first few of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub which: Vec<RemovedEndpoint>,
+}
+
+/// An endpoint that a filter removed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RemovedEndpoint {
+    /// Where it listens.
+    pub endpoint: String,
+    /// Where in its life it was.
+    pub state: String,
+}
+
+/// One candidate with its values.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ComparedRecord {
+    /// Where it listens.
+    pub endpoint: String,
+    /// Prompt tokens that it was taken to hold in its prefix cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_tokens: Option<u32>,
+    /// The sum of its weighted scores, where scores were asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// The value that each scorer gave it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<ScoreRecord>,
+    /// What the call was expected to cost there, in seconds, where costs were asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_seconds: Option<f64>,
+    /// The parts of that cost.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub terms: Vec<TermRecord>,
+}
+
+/// What one scorer gave one candidate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScoreRecord {
+    /// The scorer.
+    pub scorer: String,
+    /// From 0 to 1.
+    pub value: f64,
+    /// How much it counts in the profile.
+    pub weight: f64,
+}
+
+/// One part of a cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TermRecord {
+    /// What costs.
+    pub term: String,
+    /// How much, in seconds.
+    pub seconds: f64,
+}
+
+/// What a shadow profile would have chosen on the same facts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShadowRecord {
+    /// The profile.
+    pub profile: String,
+    /// Its choice; none when its filters left nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// What decided it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether it is the live choice too.
+    pub agrees: bool,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndRecord {
+    /// How it ended, as far as the endpoint is concerned.
+    pub result: String,
+    /// What went wrong with it, if the call went on to another endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// Milliseconds from the choice to the first output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_token_ms: Option<f64>,
+    /// Milliseconds from the choice to the end.
+    pub held_ms: f64,
+    /// Prompt tokens, cached ones included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u32>,
+    /// Prompt tokens that the endpoint says it read from its cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_tokens: Option<u32>,
+    /// Generated tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u32>,
+    /// `reported` or `estimated`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage_source: Option<String>,
+}
+
+/// Which decision records are kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DecisionList {
+    /// Records kept now.
+    pub kept: usize,
+    /// Memory that they take, in bytes.
+    pub bytes: usize,
+    /// Most records that are kept.
+    pub max_kept: usize,
+    /// Most memory that they may take, in bytes.
+    pub max_bytes: usize,
+    /// Request ids of the newest, newest first.
+    pub newest: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests;

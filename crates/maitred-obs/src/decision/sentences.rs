@@ -1,0 +1,205 @@
+//! A decision record as sentences for a person.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::{AttemptRecord, ComparedRecord, DecisionRecord, EndRecord, RemovedRecord, ShadowRecord};
+
+impl Display for DecisionRecord {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (id, model, pool, time) = (&self.request_id, &self.model, &self.pool, &self.time);
+        write!(f, "Call {id} for model {model}, pool {pool}")?;
+        if let Some(tenant) = &self.tenant {
+            write!(f, ", of {tenant}")?;
+        }
+        write!(f, ", came at {time} and {}", outcome(&self.outcome))?;
+        write!(f, " after {}", seconds(self.duration_ms))?;
+        if let Some(fault) = &self.fault {
+            write!(f, ": {fault}")?;
+        }
+        if let Some(detail) = &self.detail {
+            write!(f, " ({detail})")?;
+        }
+        writeln!(f, ".")?;
+        for (index, attempt) in self.attempts.iter().enumerate() {
+            write!(
+                f,
+                "\nAttempt {}, {} after the call came, ",
+                index + 1,
+                seconds(attempt.after_ms)
+            )?;
+            writeln!(f, "with about {} prompt tokens:", grouped(attempt.input_tokens))?;
+            write!(f, "{attempt}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for AttemptRecord {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "  {}", count(self.endpoints, "endpoint"))?;
+        for removed in &self.removed {
+            write!(f, "; {removed}")?;
+        }
+        let all = self.endpoints > 1 && self.removed.is_empty();
+        match &self.endpoint {
+            Some(endpoint) if all => write!(f, "; none removed; chosen {endpoint} ({})", self.reason)?,
+            Some(endpoint) => write!(f, "; chosen {endpoint} ({})", self.reason)?,
+            None => write!(f, "; none chosen ({})", self.reason)?,
+        }
+        let mut compared = self.compared.iter();
+        if let Some(chosen) = compared.next() {
+            write!(f, "{}", Values(chosen, self.input_tokens))?;
+        }
+        writeln!(f)?;
+        for other in compared {
+            writeln!(f, "  before {}{}", other.endpoint, Values(other, self.input_tokens))?;
+        }
+        for shadow in &self.shadows {
+            writeln!(f, "  {shadow}")?;
+        }
+        match &self.end {
+            Some(end) => writeln!(f, "  then {end}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for RemovedRecord {
+    /// `1 removed by ready: 10.0.0.1:8000 (draining)`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} removed by {}", self.endpoints, self.filter)?;
+        for (index, which) in self.which.iter().enumerate() {
+            let open = if index == 0 { ": " } else { ", " };
+            write!(f, "{open}{}", which.endpoint)?;
+            // A ready endpoint was removed for what the filter's name says.
+            if which.state != "ready" {
+                write!(f, " ({})", which.state)?;
+            }
+        }
+        let named = u32::try_from(self.which.len()).unwrap_or(u32::MAX);
+        match self.endpoints.saturating_sub(named) {
+            more if more > 0 && named > 0 => write!(f, " and {more} more"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The values of a candidate for a prompt of so many tokens.
+struct Values<'a>(&'a ComparedRecord, u32);
+
+impl Display for Values<'_> {
+    /// ` at 0.041 s: queue 0.012 s + own 0.020 s (6,144 of 8,000 prompt tokens cached)`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(compared, prompt) = self;
+        if let Some(cost) = compared.cost_seconds {
+            write!(f, " at {cost:.3} s")?;
+        } else if let Some(total) = compared.total {
+            write!(f, " at {total:.3}")?;
+        }
+        for (index, term) in compared.terms.iter().enumerate() {
+            let open = if index == 0 { ": " } else { " + " };
+            write!(f, "{open}{} {:.3} s", term.term, term.seconds)?;
+        }
+        for (index, score) in compared.scores.iter().enumerate() {
+            let open = if index == 0 { ": " } else { " + " };
+            write!(f, "{open}{} {:.3}", score.scorer, score.value)?;
+            if (score.weight - 1.0).abs() > f64::EPSILON {
+                write!(f, " × {}", score.weight)?;
+            }
+        }
+        match compared.cached_tokens {
+            Some(cached) => write!(f, " ({} of {} prompt tokens cached)", grouped(cached), grouped(*prompt)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for ShadowRecord {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "the profile {} would have chosen ", self.profile)?;
+        match (&self.endpoint, self.agrees) {
+            (Some(_), true) => f.write_str("the same"),
+            (Some(endpoint), false) => f.write_str(endpoint),
+            (None, _) => f.write_str("none"),
+        }?;
+        match &self.reason {
+            Some(reason) => write!(f, " ({reason})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for EndRecord {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(result(&self.result))?;
+        match self.first_token_ms {
+            Some(first) => write!(
+                f,
+                " after {}, all of it after {}",
+                seconds(first),
+                seconds(self.held_ms)
+            )?,
+            None => write!(f, " after {}", seconds(self.held_ms))?,
+        }
+        if let Some(fault) = &self.fault {
+            write!(f, ": {fault}")?;
+        }
+        let is_estimate = self.usage_source.as_deref() == Some("estimated");
+        let about = if is_estimate { "about " } else { "" };
+        match (self.cached_tokens, self.input_tokens) {
+            (Some(cached), Some(input)) => {
+                write!(f, ", {} of {} prompt tokens cached", grouped(cached), grouped(input))?;
+            }
+            (_, Some(input)) => write!(f, ", {about}{} prompt tokens", grouped(input))?,
+            (_, None) => {}
+        }
+        match self.output_tokens {
+            Some(output) => write!(f, ", {about}{} output tokens", grouped(output)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An outcome as a verb. A word that is not known is shown as it is.
+fn outcome(word: &str) -> &str {
+    match word {
+        "answered" => "was answered",
+        "client_closed" => "was given up by its client",
+        "broken" => "broke off",
+        other => other,
+    }
+}
+
+/// The end of an attempt as a verb.
+fn result(word: &str) -> &str {
+    match word {
+        "success" => "answered",
+        "failure" => "failed",
+        "overload" => "refused as too much to do",
+        "draining" => "broke off because it drains",
+        other => other,
+    }
+}
+
+/// Milliseconds as seconds, to the millisecond.
+fn seconds(millis: f64) -> String {
+    format!("{:.3} s", millis / 1e3)
+}
+
+fn count(number: u32, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number))
+}
+
+/// `6144` as `6,144`.
+fn grouped(number: u32) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
