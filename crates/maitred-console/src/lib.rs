@@ -1,4 +1,4 @@
-//! The administrative listener: metrics, health, drain and what the endpoints look like.
+//! The administrative listener: metrics, health, drain, what the endpoints look like and why calls went where they went.
 //!
 //! It has a socket of its own, on loopback, apart from the one that clients use. A web page in a browser on the same machine can
 //! reach loopback too, so requests that a browser made on behalf of some page are refused.
@@ -52,6 +52,8 @@ fn router(console: Console) -> Router {
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/endpoints", get(endpoints))
+        .route("/admin/v1/decisions", get(decisions))
+        .route("/admin/v1/decisions/{id}", get(decision))
         .route("/pools/{pool}/endpoints/{address}/drain", post(drain))
         .fallback(|| async {
             (
@@ -114,6 +116,25 @@ async fn ready(State(console): State<Console>) -> (StatusCode, Json<serde_json::
 
 async fn endpoints(State(console): State<Console>) -> impl IntoResponse {
     Json(json!({ "endpoints": console.runtime.samples() }))
+}
+
+/// How many decision records there are, and of which calls.
+async fn decisions(State(console): State<Console>) -> impl IntoResponse {
+    Json(console.runtime.decisions().list())
+}
+
+/// Why a call went where it went.
+async fn decision(State(console): State<Console>, Path(id): Path<String>) -> Response {
+    match console.runtime.decisions().find(&id) {
+        Some(decision) => Json(decision.to_record()).into_response(),
+        None => {
+            let why = problem(
+                "no decision record of such a call; it may still be running, have asked no pool, or be pushed out by newer ones: see \
+                 `decisions` in the configuration",
+            );
+            (StatusCode::NOT_FOUND, why).into_response()
+        }
+    }
 }
 
 async fn drain(

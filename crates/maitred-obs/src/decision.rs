@@ -144,8 +144,11 @@ pub struct ScoreRecord {
 pub struct TermRecord {
     /// What costs.
     pub term: String,
-    /// How much, in seconds.
+    /// How much, in seconds, before the price.
     pub seconds: f64,
+    /// What it is multiplied by in the cost, where that is not 1: the price of own work when others wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<f64>,
 }
 
 /// What a shadow profile would have chosen on the same facts.

@@ -12,7 +12,7 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use maitred_llm::{Reply, dialect_of, error_body};
 use maitred_obs::{AccessRecord, CallEnd};
-use maitred_runtime::{Booking, Principal, Reserved, Route};
+use maitred_runtime::{AttemptEnd, Booking, Choice, Decision, NoPlace, Principal, Reserved, Route};
 use maitred_types::{
     Address, Dialect, EndpointId, FaultKind, LeaseEnd, OutcomeStatus, RequestId, Time, TokenCount, UnixMillis, Usage,
 };
@@ -46,6 +46,9 @@ pub(crate) struct Account {
     pub(crate) request_bytes: u64,
     pub(crate) response_bytes: u64,
     attempts: u32,
+    /// Why the call went where it went so far.
+    #[expect(clippy::vec_box, reason = "a choice is large, is moved on, and mostly the only one")]
+    choices: Vec<Box<Choice>>,
     booking: Option<Booking>,
     /// The task it says it belongs to.
     pub(crate) task: Option<Box<str>>,
@@ -83,6 +86,7 @@ impl Account {
             request_bytes: 0,
             response_bytes: 0,
             attempts: 0,
+            choices: Vec::new(),
             booking: None,
             task: None,
             reserved: None,
@@ -106,8 +110,9 @@ impl Account {
     }
 
     /// An attempt begins.
-    pub(crate) fn begin_attempt(&mut self, booking: Booking) {
+    pub(crate) fn begin_attempt(&mut self, mut booking: Booking) {
         self.attempts += 1;
+        self.choices.extend(booking.take_choice());
         self.endpoint = Some((booking.address().clone(), booking.reason()));
         self.booking = Some(booking);
     }
@@ -125,11 +130,25 @@ impl Account {
         self.booking.as_ref().map(Booking::endpoint)
     }
 
+    /// There was no place for an attempt.
+    pub(crate) fn no_place(&mut self, no_place: &mut NoPlace) {
+        self.choices.extend(no_place.choice.take());
+    }
+
     /// An attempt has failed; the call may go on.
-    pub(crate) fn end_attempt(&mut self, end: LeaseEnd, retry_after: Option<Duration>) {
+    pub(crate) fn end_attempt(&mut self, end: LeaseEnd, fault: &Fault) {
         let now = self.now();
         let Some(booking) = self.booking.take() else { return };
-        match (end, retry_after) {
+        if let Some(choice) = self.choices.last_mut() {
+            choice.end(AttemptEnd {
+                result: end,
+                fault: Some(fault.kind),
+                first_token: None,
+                usage: None,
+                at: now,
+            });
+        }
+        match (end, fault.retry_after) {
             (LeaseEnd::Overload, Some(wait)) => booking.finish_overloaded(wait, now),
             (end, _) => booking.finish(end, None, now),
         }
@@ -237,6 +256,7 @@ impl Account {
         let now = self.now();
         if let Some(booking) = self.booking.take() {
             booking.finish(lease_end, self.usage.as_ref(), now);
+            self.end_choice(lease_end, status, now);
         }
         if let Some(reserved) = self.reserved.take() {
             reserved.settle(quota::used(self.usage.as_ref()));
@@ -259,6 +279,40 @@ impl Account {
         }
         self.gate.meters.active_calls.dec();
         self.write_record(status, &end);
+        self.keep_decision(&end);
+    }
+
+    /// Writes the truth beside the last choice.
+    fn end_choice(&mut self, result: LeaseEnd, status: OutcomeStatus, now: Time) {
+        if let Some(choice) = self.choices.last_mut() {
+            choice.end(AttemptEnd {
+                result,
+                fault: status.fault(),
+                first_token: self.first_token,
+                usage: self.usage,
+                at: now,
+            });
+        }
+    }
+
+    /// Leaves why the call went where it went, if a pool was asked and decisions are kept.
+    fn keep_decision(&mut self, end: &CallEnd) {
+        let (Some(route), false) = (&self.route, self.choices.is_empty()) else {
+            return;
+        };
+        self.gate.decisions.keep(Decision {
+            request_id: self.request_id.clone(),
+            arrived: self.arrived,
+            arrived_unix: self.arrived_unix,
+            tenant: self.principal.as_ref().map(|principal| principal.tenant.clone()),
+            model: route.model.clone(),
+            pool: route.pool.name().clone(),
+            choices: std::mem::take(&mut self.choices),
+            status: end.status,
+            detail: self.detail.as_deref().map(Decision::cut),
+            first_token: end.first_token,
+            duration: end.duration,
+        });
     }
 
     fn write_record(&self, status: OutcomeStatus, end: &CallEnd) {

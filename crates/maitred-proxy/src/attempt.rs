@@ -120,7 +120,10 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
         };
         let booking = match pool.book(&ask, account.now()) {
             Ok(booking) => booking,
-            Err(no_place) => return Err(told_to_wait(no_way_left(first, &no_place), pool)),
+            Err(mut no_place) => {
+                account.no_place(&mut no_place);
+                return Err(told_to_wait(no_way_left(first, &no_place), pool));
+            }
         };
         if let Some(reason) = latest {
             pool.retried(reason);
@@ -137,7 +140,7 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
             Ok(answer) => return Ok(answer),
             Err(failed) => failed,
         };
-        account.end_attempt(end, fault.retry_after);
+        account.end_attempt(end, &fault);
         tracing::debug!(
             fault = fault.kind.label(),
             detail = fault.detail.as_deref(),

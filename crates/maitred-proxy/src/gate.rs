@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use maitred_obs::{LogFormat, Meters, RecordSink};
-use maitred_runtime::{Clock, Pins, Runtime, Tasks};
+use maitred_runtime::{Clock, DecisionRing, Pins, Runtime, Tasks};
 use maitred_types::RequestId;
 
 use crate::cutoff::Cutoff;
@@ -21,6 +21,8 @@ pub(crate) struct Gate {
     pub(crate) records: RecordSink,
     pub(crate) record_format: LogFormat,
     pub(crate) shard: Shard,
+    /// Where this thread's calls leave why they went where they went.
+    pub(crate) decisions: Arc<DecisionRing>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) ids: RequestIds,
     pub(crate) cutoff: Arc<Cutoff>,

@@ -71,6 +71,7 @@ impl DataPlane {
                 records: options.records.clone(),
                 record_format: options.record_format,
                 shard: Shard::default(),
+                decisions: runtime.decisions().add_ring(),
                 connections: Arc::clone(&connections),
                 ids: RequestIds::new(options.salt.wrapping_add(number as u64)),
                 cutoff: Arc::clone(&cutoff),

@@ -8,6 +8,7 @@ use maitred_engines::Engine;
 use maitred_sched::{AttemptKind, Delivery, Explain, Refusal};
 use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, PromptChain, Time, TokenCount, Usage};
 
+use crate::decision::Choice;
 use crate::host::PoolHost;
 
 /// What the data path asks of a pool: what the core wants to know, less what this crate knows better than the data path.
@@ -38,7 +39,7 @@ pub struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    pub(crate) fn to_core(self) -> maitred_sched::Ask<'a> {
+    pub(crate) fn to_core(self, explain: Explain) -> maitred_sched::Ask<'a> {
         maitred_sched::Ask {
             model: self.model,
             adapter: self.adapter,
@@ -56,26 +57,29 @@ impl<'a> Ask<'a> {
             } else {
                 AttemptKind::Retry
             },
-            explain: Explain::Short,
+            explain,
         }
     }
 }
 
 /// Why there is no place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct NoPlace {
     /// What this is called.
     pub fault: FaultKind,
     /// When to try again, where waiting helps.
     pub retry_after: Option<Duration>,
+    /// What is remembered of it, if decisions are kept.
+    pub choice: Option<Box<Choice>>,
     refusal: Refusal,
 }
 
-impl From<Refusal> for NoPlace {
-    fn from(refusal: Refusal) -> Self {
+impl NoPlace {
+    pub(crate) const fn new(refusal: Refusal, choice: Option<Box<Choice>>) -> Self {
         Self {
             fault: refusal.fault(),
             retry_after: refusal.retry_after(),
+            choice,
             refusal,
         }
     }
@@ -96,6 +100,7 @@ pub struct Booking {
     address: Address,
     engine: Engine,
     reason: &'static str,
+    choice: Option<Box<Choice>>,
     is_finished: bool,
 }
 
@@ -105,7 +110,7 @@ impl Booking {
         (lease, endpoint): (LeaseId, EndpointId),
         address: Address,
         engine: Engine,
-        reason: &'static str,
+        (reason, choice): (&'static str, Option<Box<Choice>>),
     ) -> Self {
         Self {
             host,
@@ -114,6 +119,7 @@ impl Booking {
             address,
             engine,
             reason,
+            choice,
             is_finished: false,
         }
     }
@@ -140,6 +146,11 @@ impl Booking {
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         self.reason
+    }
+
+    /// What is remembered of the choice, if decisions are kept. It is there once.
+    pub fn take_choice(&mut self) -> Option<Box<Choice>> {
+        self.choice.take()
     }
 
     /// What to send as `Authorization`.

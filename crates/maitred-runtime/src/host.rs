@@ -9,7 +9,9 @@ use http::HeaderValue;
 use maitred_config::{EngineSettings, PoolSettings};
 use maitred_engines::{Engine, MetricMapping, PageSignals};
 use maitred_obs::{EndpointSample, Meters, PoolMeters};
-use maitred_sched::{DrainCause, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, Signals};
+use maitred_sched::{
+    DrainCause, Explain, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, Signals,
+};
 use maitred_types::{
     Address, EndpointId, FaultKind, LeaseEnd, LeaseId, ModelName, PoolName, PromptChain, Time, TokenCount, Usage,
 };
@@ -17,8 +19,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::booking::{Ask, Booking, NoPlace};
+use crate::decision::{Evidence, named};
+use crate::decisions::Decisions;
 use crate::ratios::Ratios;
 use crate::sample;
+use crate::shadows::Shadows;
 
 /// A pool and what surrounds its core.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub struct PoolHost {
     meters: Arc<PoolMeters>,
     /// What is learned of its models' tokens.
     pub(crate) ratios: Ratios,
+    decisions: Arc<Decisions>,
+    seed: u64,
     /// Rung when the core has something to say or its next wake-up may have moved.
     pub(crate) bell: Notify,
 }
@@ -39,6 +46,8 @@ pub struct PoolHost {
 #[derive(Debug)]
 struct Core {
     pool: Pool,
+    /// Profiles that choose beside the pool's own.
+    shadows: Shadows,
     /// The endpoints that are wanted, by address, each in its present life.
     wanted: BTreeMap<Address, Wanted>,
     /// The engine at each slot; a slot keeps its entry until another endpoint takes it.
@@ -90,20 +99,30 @@ pub(crate) struct Subject {
 
 impl PoolHost {
     /// A pool without endpoints. `drain` is how long an endpoint that leaves may wait for its calls.
-    pub(crate) fn new(settings: Arc<PoolSettings>, drain: Duration, meters: &Meters, seed: u64) -> Arc<Self> {
+    pub(crate) fn new(
+        settings: Arc<PoolSettings>,
+        drain: Duration,
+        meters: &Meters,
+        decisions: &Arc<Decisions>,
+        seed: u64,
+    ) -> Arc<Self> {
+        let meters = meters.pool(&settings.name);
         let pool = Pool::new(options(&settings, drain), settings.profile.clone(), seed);
         Arc::new(Self {
             name: settings.name.clone(),
             core: Mutex::new(Core {
                 pool,
+                shadows: Shadows::new(&settings.shadows, &meters, seed),
                 wanted: BTreeMap::new(),
                 engines: Vec::new(),
                 sent_away: BTreeSet::new(),
                 is_closed: false,
             }),
             credential: ArcSwap::from_pointee(credential(&settings)),
-            meters: meters.pool(&settings.name),
             ratios: Ratios::default(),
+            meters,
+            decisions: Arc::clone(decisions),
+            seed,
             settings: ArcSwap::new(settings),
             bell: Notify::new(),
         })
@@ -135,6 +154,9 @@ impl PoolHost {
             let mut core = self.core.lock();
             core.pool
                 .reconfigure(options(&settings, drain), settings.profile.clone());
+            if !core.shadows.is_of(&settings.shadows) {
+                core.shadows = Shadows::new(&settings.shadows, &self.meters, self.seed);
+            }
             core.sent_away.clear();
         }
         self.credential.store(Arc::new(credential(&settings)));
@@ -148,28 +170,19 @@ impl PoolHost {
     /// # Errors
     /// When no endpoint can take it; the reason says whether waiting helps.
     pub fn book(self: &Arc<Self>, ask: &Ask<'_>, now: Time) -> Result<Booking, NoPlace> {
-        let (picked, engine) = {
-            let mut core = self.core.lock();
-            let picked = core.pool.pick(&ask.to_core(), now);
-            let engine = picked.as_ref().ok().and_then(|picked| core.engine(picked.endpoint));
-            (picked, engine.unwrap_or_default())
-        };
+        let detail = self.decisions.detail();
+        let Chosen { picked, engine, choice } = self.core.lock().choose(ask, detail, now);
         match picked {
             Ok(picked) => {
-                let Picked {
-                    lease,
-                    endpoint,
-                    address,
-                    why,
-                } = picked;
-                self.meters.picked(why.reason.label());
-                let reason = why.reason.label();
+                let reason = picked.why.reason.label();
+                self.meters.picked(reason);
+                let choice = choice.map(|choice| choice.found(picked.endpoint, picked.why));
                 Ok(Booking::new(
                     Arc::clone(self),
-                    (lease, endpoint),
-                    address,
+                    (picked.lease, picked.endpoint),
+                    picked.address,
                     engine,
-                    reason,
+                    (reason, choice),
                 ))
             }
             Err(refusal) => {
@@ -177,7 +190,7 @@ impl PoolHost {
                 if matches!(refusal, Refusal::RetryBudget { .. }) {
                     self.meters.retry_denied();
                 }
-                Err(NoPlace::from(refusal))
+                Err(NoPlace::new(refusal, choice.map(|choice| choice.refused(refusal))))
             }
         }
     }
@@ -408,7 +421,37 @@ impl PoolHost {
     }
 }
 
+/// What came of an ask under the lock.
+struct Chosen {
+    picked: Result<Picked, Refusal>,
+    engine: Engine,
+    /// What is remembered of it, if anything is.
+    choice: Option<Evidence>,
+}
+
 impl Core {
+    /// Lets the shadows look, and then picks.
+    fn choose(&mut self, ask: &Ask<'_>, detail: Option<Explain>, now: Time) -> Chosen {
+        let asked = ask.to_core(detail.unwrap_or_default());
+        let considered = self.shadows.consider(&mut self.pool, &asked, now);
+        let picked = self.pool.pick(&asked, now);
+        let shadows = self.shadows.compare(considered, &picked);
+        let endpoint = picked.as_ref().ok().map(|picked| picked.endpoint);
+        let choice = detail.map(|_| Evidence {
+            at: now,
+            input: ask.input_tokens,
+            output: ask.output_tokens,
+            tried: ask.excluded.len(),
+            names: named(&self.pool, picked.as_ref().ok(), &shadows),
+            shadows,
+        });
+        Chosen {
+            engine: endpoint.and_then(|id| self.engine(id)).unwrap_or_default(),
+            picked,
+            choice,
+        }
+    }
+
     fn engine(&self, id: EndpointId) -> Option<Engine> {
         self.engines.get(id.slot.index()).copied()
     }

@@ -118,7 +118,7 @@ impl Keeper {
                 tracing::info!(%pool, "calls share too little of their prompts: prefixes are looked up for a sample of calls");
             }
             PoolEvent::PrefixOn => {
-                tracing::info!(%pool, "calls share their prompts again: prefixes are looked up for all calls")
+                tracing::info!(%pool, "calls share their prompts again: prefixes are looked up for all calls");
             }
         }
     }

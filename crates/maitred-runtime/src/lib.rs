@@ -6,6 +6,8 @@
 
 mod booking;
 mod clock;
+mod decision;
+mod decisions;
 mod fetch;
 mod host;
 mod keeper;
@@ -15,6 +17,7 @@ mod ratios;
 mod runtime;
 mod sample;
 mod session;
+mod shadows;
 mod snapshot;
 mod tasks;
 #[cfg(test)]
@@ -23,6 +26,8 @@ mod watch;
 
 pub use booking::{Ask, Booking, NoPlace};
 pub use clock::Clock;
+pub use decision::{AttemptEnd, Choice, Decision};
+pub use decisions::{DecisionRing, Decisions};
 pub use host::PoolHost;
 pub use maitred_sched::Delivery;
 pub use maitred_tenant::{Amount, Standing, Subject};

@@ -13,6 +13,7 @@ use maitred_types::{Address, PoolName};
 use parking_lot::Mutex;
 
 use crate::clock::Clock;
+use crate::decisions::Decisions;
 use crate::fetch::Fetcher;
 use crate::host::PoolHost;
 use crate::keeper::Keeper;
@@ -29,6 +30,7 @@ pub struct Runtime {
     fetcher: Fetcher,
     seed: u64,
     snapshot: ArcSwap<Snapshot>,
+    decisions: Arc<Decisions>,
     pools: Mutex<BTreeMap<PoolName, Kept>>,
     quota: Arc<QuotaHost>,
     is_draining: AtomicBool,
@@ -54,6 +56,7 @@ impl Runtime {
             fetcher: Fetcher::new(),
             seed,
             snapshot: ArcSwap::from_pointee(empty),
+            decisions: Arc::default(),
             pools: Mutex::new(BTreeMap::new()),
             quota: QuotaHost::new(&settings.quotas.limits, clock),
             is_draining: AtomicBool::new(false),
@@ -70,6 +73,7 @@ impl Runtime {
     /// endpoints that stay survive. Must be called on the runtime that runs the background tasks.
     pub fn apply(&self, settings: Settings) {
         self.quota.reconfigure(&settings.quotas.limits);
+        self.decisions.configure(&settings.decisions);
         let mut pools = self.pools.lock();
         let drain = settings.timeouts.drain;
         let keep = |pool| self.keep(&mut pools, pool, drain);
@@ -101,7 +105,8 @@ impl Runtime {
                 kept
             }
             None => {
-                let host = PoolHost::new(Arc::clone(settings), drain, &self.meters, self.seed);
+                let settings = Arc::clone(settings);
+                let host = PoolHost::new(settings, drain, &self.meters, &self.decisions, self.seed);
                 let keeper = Keeper {
                     host,
                     clock: self.clock,
@@ -114,7 +119,7 @@ impl Runtime {
                     keeper,
                     discovery: self.tasks.child(),
                 };
-                pools.entry(settings.name.clone()).or_insert(kept)
+                pools.entry(kept.keeper.host.name().clone()).or_insert(kept)
             }
         };
         // Those named in the file need no answer from a name server.
@@ -135,6 +140,12 @@ impl Runtime {
     #[must_use]
     pub const fn quota(&self) -> &Arc<QuotaHost> {
         &self.quota
+    }
+
+    /// Why calls went where they went.
+    #[must_use]
+    pub fn decisions(&self) -> &Decisions {
+        &self.decisions
     }
 
     /// The clock of this process.

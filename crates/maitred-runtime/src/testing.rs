@@ -147,7 +147,7 @@ impl Scene {
             clock,
         });
         let meters = Meters::new("test");
-        let host = PoolHost::new(pool(lines), DRAIN, &meters, 1);
+        let host = PoolHost::new(pool(lines), DRAIN, &meters, &Arc::default(), 1);
         let mut fetcher = Fetcher::new();
         fetcher.instead = Some(Arc::clone(&endpoints));
         let tasks = Tasks::new();

@@ -10,6 +10,7 @@ mod cli_reference;
 mod config_file;
 mod demo;
 mod engine;
+mod explain;
 mod keys;
 mod parent;
 mod reload;
@@ -40,6 +41,8 @@ enum Command {
     Check(settings::CheckArgs),
     /// Print a configuration with all defaults, its schema, or its reference.
     Config(settings::ConfigArgs),
+    /// Say why a call went where it went.
+    Explain(explain::ExplainArgs),
     /// Make keys.
     Keys(keys::KeysArgs),
     /// Run three simulated endpoints and a gateway in front of them.
@@ -66,6 +69,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => settings::check(&args),
         Command::Config(args) => settings::config(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Keys(args) => keys::run(&args),
         Command::Demo(args) => demo::run(&args),
         // One thread: an endpoint is light, and several of them share a machine.

@@ -99,8 +99,13 @@ impl Display for Values<'_> {
         for (index, term) in compared.terms.iter().enumerate() {
             let open = if index == 0 { ": " } else { " + " };
             write!(f, "{open}{} {:.3} s", term.term, term.seconds)?;
+            if let Some(price) = term.price {
+                write!(f, " × {price:.2}")?;
+            }
         }
-        for (index, score) in compared.scores.iter().enumerate() {
+        // What adds nothing says nothing.
+        let scores = compared.scores.iter().filter(|score| score.value > 0.0);
+        for (index, score) in scores.enumerate() {
             let open = if index == 0 { ": " } else { " + " };
             write!(f, "{open}{} {:.3}", score.scorer, score.value)?;
             if (score.weight - 1.0).abs() > f64::EPSILON {

@@ -11,6 +11,7 @@ fn answered() -> AttemptRecord {
             .map(|(term, seconds)| TermRecord {
                 term: term.into(),
                 seconds,
+                price: (term == "own").then_some(1.25),
             })
             .into(),
         ..ComparedRecord::default()
@@ -111,7 +112,7 @@ fn a_record_reads_as_sentences() {
       then failed after 0.011 s: connect_failed
 
     Attempt 2, 0.012 s after the call came, with about 8,000 prompt tokens:
-      8 endpoints; 3 removed by ready: 10.0.0.1:8000 (draining) and 2 more; chosen 10.0.0.3:8000 (scored) at 0.041 s: queue 0.012 s + own 0.020 s + decode 0.009 s (6,144 of 8,000 prompt tokens cached)
+      8 endpoints; 3 removed by ready: 10.0.0.1:8000 (draining) and 2 more; chosen 10.0.0.3:8000 (scored) at 0.041 s: queue 0.012 s + own 0.020 s × 1.25 + decode 0.009 s (6,144 of 8,000 prompt tokens cached)
       before 10.0.0.4:8000 at 1.500: kv 0.500 + queue 0.500 × 2
       the profile round-robin would have chosen 10.0.0.9:8000 (turn)
       then answered after 0.050 s, all of it after 1.200 s, 6,144 of 8,010 prompt tokens cached, 40 output tokens

@@ -16,6 +16,7 @@ mod bad_input;
 mod balance;
 mod config_cli;
 mod drain;
+mod explain;
 mod faults;
 mod life;
 mod protocol;
