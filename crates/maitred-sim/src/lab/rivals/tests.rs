@@ -5,6 +5,8 @@ use crate::lab::{CallEnd, CallReport, EndpointIndex, FleetView, LabCall, PageRea
 use crate::model::{EngineModel, EngineOptions};
 use crate::profile::EngineProfile;
 
+mod ranking;
+
 const BLOCK: u32 = 16;
 
 /// A fleet whose engines do nothing, and a policy that is told of calls by hand.
