@@ -25,6 +25,9 @@
 //! estimate = max(0, sample + booked after it − ended after it), and never less than the own live leases
 //! ```
 //!
+//! The **prefix index** says how many of a prompt's tokens each endpoint holds in its KV cache, from what was sent there and from what
+//! answers say ([`PrefixOptions`], [`PrefixFigures`], and the module `prefix`).
+//!
 //! A **lease** is a booked place. It is finished exactly once; a second finish is ignored and counted; when its endpoint goes it
 //! is fenced, counts nowhere, and still waits to be finished. The retry budget is held by leases too, so it cannot leak.
 //!

@@ -6,6 +6,7 @@ mod health;
 mod leases;
 mod life;
 mod picking;
+mod prefixes;
 mod reckoning;
 #[expect(
     clippy::cast_possible_truncation,

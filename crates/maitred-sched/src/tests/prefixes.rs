@@ -1,0 +1,344 @@
+//! What the prefix index does in the life of a pool, seen through the pool's public face.
+
+use std::time::Duration;
+
+use maitred_types::{LeaseEnd, PromptChain, TokenCount, Usage, UsageSource};
+
+use super::{SECOND, Stage};
+use crate::hash::mix;
+use crate::{Ask, Picked, Picker, PoolEvent, PoolOptions, Profile, Scorer, Signals, Weighted};
+
+const BLOCKS: usize = 100;
+const TOKENS: u32 = 1_650;
+
+fn affine() -> Profile {
+    let prefix = Weighted {
+        scorer: Scorer::PrefixAffinity,
+        weight: 1.0,
+    };
+    Profile::build(&[], &[prefix], &[Picker::MaxScore]).unwrap()
+}
+
+fn chain(of: u64, blocks: usize) -> PromptChain {
+    let mut last = of;
+    let hashes: Vec<_> = std::iter::repeat_with(|| {
+        last = mix(last);
+        last
+    })
+    .take(blocks)
+    .collect();
+    PromptChain::new(hashes, 16.0)
+}
+
+fn ask(chain: &PromptChain) -> Ask<'_> {
+    Ask {
+        model: "tiny",
+        input_tokens: TokenCount::new(TOKENS),
+        chain: Some(chain),
+        ..Ask::default()
+    }
+}
+
+fn usage(cached: Option<u32>) -> Usage {
+    Usage {
+        input: TokenCount::new(TOKENS),
+        cached_input: cached.map(TokenCount::new),
+        output: TokenCount::new(20),
+        reasoning: None,
+        source: UsageSource::Reported,
+    }
+}
+
+impl Stage {
+    fn ask_for(&mut self, chain: &PromptChain) -> Picked {
+        self.pick_as(&ask(chain)).unwrap()
+    }
+
+    /// A whole call whose answer reports so many cached tokens.
+    fn serve(&mut self, chain: &PromptChain, cached: Option<u32>) -> Picked {
+        let picked = self.serve_unchecked(chain, cached);
+        self.pool.check_invariants().unwrap();
+        picked
+    }
+
+    /// The same without a look at everything.
+    fn serve_unchecked(&mut self, chain: &PromptChain, cached: Option<u32>) -> Picked {
+        let picked = self.pool.pick(&ask(chain), self.now).unwrap();
+        self.pool.first_token(picked.lease, self.now);
+        let usage = usage(cached);
+        self.pool
+            .finish(picked.lease, LeaseEnd::Success, Some(&usage), self.now);
+        picked
+    }
+
+    /// What each endpoint is taken to hold of a prompt.
+    fn held(&mut self, chain: &PromptChain) -> Vec<f32> {
+        let full = Ask {
+            explain: crate::Explain::Full,
+            ..ask(chain)
+        };
+        let why = self.pick_as(&full).unwrap();
+        let held = self.ids.iter().map(|id| {
+            let ranked = why.why.ranked().iter().find(|ranked| ranked.endpoint == *id);
+            ranked.map_or(-1.0, |ranked| ranked.matched)
+        });
+        let held = held.collect();
+        // Ended before its first token, it leaves nothing behind.
+        self.finish(&why, LeaseEnd::Cancelled);
+        held
+    }
+
+    fn cache(&self, at: usize) -> crate::CacheRow {
+        self.row(self.ids[at]).unwrap().cache
+    }
+}
+
+fn matched(picked: &Picked) -> f32 {
+    picked.why.ranked()[0].matched
+}
+
+fn assert_tokens(found: f32, expected: f32) {
+    assert!((found - expected).abs() < 0.5, "{found} tokens, not {expected}");
+}
+
+#[test]
+fn calls_with_the_same_beginning_follow_each_other() {
+    let mut stage = Stage::ready(6, affine());
+    let prompt = chain(1, BLOCKS);
+    let first = stage.serve(&prompt, None);
+    assert_tokens(matched(&first), 0.0);
+    for blocks in [BLOCKS, 40, BLOCKS + 20] {
+        let next = stage.serve(&chain(1, blocks), None);
+        assert_eq!(next.endpoint, first.endpoint);
+        assert_tokens(matched(&next), 16.0 * blocks.min(BLOCKS) as f32);
+    }
+    let other = stage.ask_for(&chain(2, BLOCKS));
+    assert_tokens(matched(&other), 0.0);
+}
+
+#[test]
+fn what_is_about_to_come_counts_and_goes_if_it_does_not_come() {
+    let mut stage = Stage::ready(4, affine());
+    let prompt = chain(1, BLOCKS);
+    let first = stage.ask_for(&prompt);
+    let second = stage.ask_for(&prompt);
+    assert_eq!(
+        second.endpoint, first.endpoint,
+        "it queues behind the first and finds its blocks"
+    );
+    assert_tokens(matched(&second), 1_600.0);
+    stage.finish(&first, LeaseEnd::Failure);
+    stage.finish(&second, LeaseEnd::Cancelled);
+    assert_eq!(stage.held(&prompt), [0.0; 4]);
+    // The one that survives brings it after all.
+    let (first, second) = (stage.ask_for(&prompt), stage.ask_for(&prompt));
+    stage.finish(&first, LeaseEnd::Failure);
+    stage.pool.first_token(second.lease, stage.now);
+    let place = stage.place(&second);
+    assert_tokens(stage.held(&prompt)[place], 1_600.0);
+}
+
+#[test]
+fn the_last_token_is_always_computed() {
+    let mut stage = Stage::ready(2, affine());
+    let prompt = chain(1, BLOCKS);
+    let exact = Ask {
+        input_tokens: TokenCount::new(1_600),
+        ..ask(&prompt)
+    };
+    let first = stage.pick_as(&exact).unwrap();
+    stage.pool.first_token(first.lease, stage.now);
+    let second = stage.pick_as(&exact).unwrap();
+    assert_tokens(matched(&second), 1_584.0);
+}
+
+#[test]
+fn the_answer_is_part_of_the_next_turn() {
+    let mut stage = Stage::ready(3, affine());
+    let picked = stage.ask_for(&chain(1, BLOCKS));
+    stage.pool.first_token(picked.lease, stage.now);
+    stage.pool.extend(picked.lease, &chain(1, BLOCKS + 10), stage.now);
+    stage.finish(&picked, LeaseEnd::Success);
+    // Too late: the lease is over.
+    stage.pool.extend(picked.lease, &chain(1, BLOCKS + 50), stage.now);
+    let next = stage.serve(&chain(1, BLOCKS + 30), None);
+    assert_eq!(next.endpoint, picked.endpoint);
+    assert_tokens(matched(&next), 16.0 * (BLOCKS + 10) as f32);
+}
+
+#[test]
+fn an_answer_that_read_less_corrects_the_index() {
+    let mut stage = Stage::ready(1, affine());
+    let (prompt, branch) = (chain(1, BLOCKS), {
+        let mut hashes = chain(1, 60).hashes().to_vec();
+        hashes.extend(chain(9, 30).hashes());
+        PromptChain::new(hashes, 16.0)
+    });
+    stage.serve(&prompt, None);
+    stage.serve(&branch, None);
+    assert_tokens(stage.held(&branch)[0], 1_440.0);
+    let before = stage.cache(0);
+    // The engine had kept twenty blocks: the branch at the sixtieth is gone, the prompt itself is there again.
+    stage.serve(&prompt, Some(320));
+    assert_tokens(stage.held(&branch)[0], 960.0);
+    assert_tokens(stage.held(&prompt)[0], 1_600.0);
+    let after = stage.cache(0);
+    assert!(after.scale < before.scale && after.capacity_tokens < before.capacity_tokens);
+    let said = after.calibration;
+    assert_eq!(
+        (said.answers, said.predicted, said.reported, said.error),
+        (1, 1_600, 320, 1_280)
+    );
+    let figures = stage.pool.prefix_figures();
+    assert_eq!(
+        (figures.shortfalls, figures.surpluses, figures.calibration),
+        (1, 0, said)
+    );
+}
+
+#[test]
+fn an_answer_that_says_nothing_changes_nothing() {
+    let mut stage = Stage::ready(1, affine());
+    stage.serve(&chain(1, BLOCKS), None);
+    let before = stage.cache(0);
+    stage.serve(&chain(1, BLOCKS), None);
+    assert_eq!(stage.cache(0), before);
+}
+
+#[test]
+fn an_answer_that_read_more_lets_the_capacity_grow() {
+    let mut stage = Stage::ready(1, affine());
+    let before = stage.cache(0).capacity_tokens;
+    stage.serve(&chain(1, BLOCKS), Some(1_200));
+    assert!(stage.cache(0).capacity_tokens > before);
+    // What was about to come when the call was booked is no certainty, and its lack no evidence.
+    let pending = stage.ask_for(&chain(2, BLOCKS));
+    let scale = stage.cache(0).scale;
+    stage.serve(&chain(2, BLOCKS), Some(0));
+    assert!((stage.cache(0).scale - scale).abs() < f32::EPSILON);
+    stage.finish(&pending, LeaseEnd::Success);
+}
+
+#[test]
+fn an_endpoint_holds_no_more_than_its_cache() {
+    let mut stage = Stage::ready(1, affine());
+    let page = Signals {
+        block_size: Some(16),
+        blocks: Some(500),
+        ..Signals::default()
+    };
+    stage.page(stage.ids[0], &page);
+    for of in 0..20 {
+        stage.serve(&chain(of, BLOCKS), None);
+        let cache = stage.cache(0);
+        assert!(cache.held_tokens <= 8_000, "{cache:?}");
+        assert_eq!(cache.capacity_tokens, Some(8_000));
+    }
+    // The newest are there in full, an older one only in part: its end went first.
+    assert_tokens(stage.held(&chain(19, BLOCKS))[0], 1_600.0);
+    assert_tokens(stage.held(&chain(3, BLOCKS))[0], 0.0);
+    // What running calls hold beside it is not there for prefixes.
+    let chainless = Ask {
+        output_tokens: TokenCount::new(350),
+        ..super::ask(TOKENS)
+    };
+    let running = stage.pick_as(&chainless).unwrap();
+    assert_eq!(stage.cache(0).capacity_tokens, Some(6_000));
+    stage.serve(&chain(19, BLOCKS), None);
+    assert!(stage.cache(0).held_tokens <= 6_000);
+    stage.finish(&running, LeaseEnd::Success);
+    assert_eq!(stage.cache(0).capacity_tokens, Some(8_000));
+}
+
+#[test]
+fn a_new_life_inherits_no_cache() {
+    let mut stage = Stage::ready(2, affine());
+    let prompt = chain(1, BLOCKS);
+    let first = stage.serve(&prompt, None);
+    let running = stage.ask_for(&prompt);
+    let next = stage.pool.restart(first.endpoint, stage.now).unwrap();
+    let at = stage.place(&first);
+    stage.ids[at] = next;
+    stage.prove(next);
+    stage.scrape();
+    assert_eq!(stage.held(&prompt), [0.0; 2]);
+    // The end of a call of the old life says nothing about the new one.
+    stage.finish(&running, LeaseEnd::Success);
+    assert_eq!(stage.held(&prompt), [0.0; 2]);
+    assert_eq!(stage.pool.prefix_figures().held_blocks, 0);
+}
+
+#[test]
+fn events_of_the_engine_take_the_place_of_guesses() {
+    let mut stage = Stage::ready(1, affine());
+    let (id, now) = (stage.ids[0], stage.now);
+    (0..3).for_each(|of| drop(stage.serve(&chain(of, BLOCKS), None)));
+    stage.pool.cache_stored(id, 0, now);
+    assert_eq!(stage.cache(0).capacity_tokens, None);
+    stage.pool.cache_removed(id, 150, now);
+    let held = [0, 1, 2].map(|of| stage.held(&chain(of, BLOCKS))[0]);
+    for (held, expected) in held.into_iter().zip([0.0, 800.0, 1_600.0]) {
+        assert_tokens(held, expected);
+    }
+    // A shortfall is not the capacity's fault where the engine says itself what it lets go.
+    stage.serve(&chain(2, BLOCKS), Some(0));
+    assert!((stage.cache(0).scale - 1.0).abs() < f32::EPSILON);
+    stage.pool.cache_cleared(id, now);
+    assert_eq!(stage.cache(0).held_tokens, 0);
+    stage.pool.cache_unknown(id, now);
+    assert_eq!(stage.cache(0).capacity_tokens, Some(500_000));
+}
+
+#[test]
+fn without_sharing_the_work_is_switched_off_and_said() {
+    let mut stage = Stage::ready(3, affine());
+    stage.events();
+    let mut fresh = 100;
+    for _ in 0..2_000 {
+        stage.now = stage.now + Duration::from_millis(100);
+        stage.scrape();
+        fresh += 1;
+        stage.serve_unchecked(&chain(fresh, 10), None);
+    }
+    assert_eq!(stage.events(), [PoolEvent::PrefixOff]);
+    let figures = stage.pool.prefix_figures();
+    assert!(!figures.is_on && figures.skipped > 500, "{figures:?}");
+    // Conversations come: each goes on for ten turns.
+    for call in 0..4_000_usize {
+        stage.now = stage.now + Duration::from_millis(100);
+        stage.scrape();
+        stage.serve_unchecked(&chain(10_000 + call as u64 / 10, 20 + 10 * (call % 10)), None);
+    }
+    assert_eq!(stage.events(), [PoolEvent::PrefixOn]);
+    let figures = stage.pool.prefix_figures();
+    assert!(figures.chosen_tokens > figures.random_tokens, "{figures:?}");
+}
+
+#[test]
+fn bytes_are_bounded_and_the_least_used_forgotten() {
+    let mut options = PoolOptions::default();
+    options.prefix.max_bytes = 1 << 18;
+    options.prefix.min_gain = 0.0;
+    let mut stage = Stage::with(2, affine(), options);
+    for of in 0..2_000 {
+        stage.wait(70);
+        stage.scrape();
+        stage.serve_unchecked(&chain(of, 60), None);
+    }
+    stage.pool.check_invariants().unwrap();
+    let figures = stage.pool.prefix_figures();
+    assert!(figures.bytes <= 1 << 18 && figures.lost_blocks > 0, "{figures:?}");
+    assert!(stage.held(&chain(1_999, 60)).contains(&960.0));
+    assert_eq!(stage.held(&chain(1, 60)), [0.0; 2]);
+    let none = PoolOptions {
+        prefix: crate::PrefixOptions {
+            max_bytes: 0,
+            ..crate::PrefixOptions::default()
+        },
+        ..PoolOptions::default()
+    };
+    stage.pool.reconfigure(none, affine());
+    stage.wait_scraping(SECOND.subsec_millis().into());
+    assert_eq!(stage.held(&chain(1_999, 60)), [0.0; 2]);
+    assert_eq!(stage.pool.prefix_figures().held_blocks, 0);
+}
