@@ -1,4 +1,4 @@
-//! How long an answer that has begun may take, and may be silent.
+//! How long an answer that has begun, or the body of a request, may take, and may be silent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use tokio::time::Sleep;
 use crate::events::Failure;
 use crate::fault::Fault;
 
-/// What an answer that has begun is held to.
+/// What an answer that has begun is held to, and the body of a request as well.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerLimits {
     /// Longest silence between two signs of life.

@@ -209,6 +209,7 @@ fn found(parsed: &httparse::Response<'_, '_>, bytes: &[u8], length: usize, asked
     // One copy of the head; the values are slices of it.
     let text = Bytes::copy_from_slice(bytes);
     let mut headers = HeaderMap::with_capacity(parsed.headers.len());
+    let mut facts = Facts::default();
     for field in parsed.headers.iter() {
         let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| BAD_HEADER)?;
         let value = if field.value.is_empty() {
@@ -217,10 +218,12 @@ fn found(parsed: &httparse::Response<'_, '_>, bytes: &[u8], length: usize, asked
             let start = offset(bytes, field.value);
             HeaderValue::from_maybe_shared(text.slice(start..start + field.value.len())).map_err(|_| BAD_HEADER)?
         };
+        facts.note(&name, field.value)?;
         headers.try_append(name, value).map_err(|_| TOO_LARGE)?;
     }
-    let framing = framing(&headers, status, parsed.version, asked)?;
-    let is_reusable = framing != Framing::UntilClose && keeps_connection(&headers, parsed.version);
+    let is_latest = parsed.version == Some(1);
+    let framing = facts.framing(status, is_latest, asked)?;
+    let is_reusable = framing != Framing::UntilClose && !facts.closes && (is_latest || facts.keeps);
     Ok(Found {
         head: AnswerHead { status, headers },
         framing,
@@ -237,62 +240,65 @@ fn offset(whole: &[u8], part: &[u8]) -> usize {
         .min(whole.len())
 }
 
-/// The length of the body by RFC 9112 section 6.3, with what that leaves to the recipient's courage refused.
-fn framing(headers: &HeaderMap, status: StatusCode, version: Option<u8>, asked: Asked) -> Result<Framing, Malformed> {
-    let coding = coding(headers, version)?;
-    let length = length(headers)?;
-    if coding.is_some() && length.is_some() {
-        return Err(Malformed("the answer has both a length and a transfer coding"));
-    }
-    if asked == Asked::Head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-        return Ok(Framing::Ended);
-    }
-    Ok(match (coding, length) {
-        (Some(Chunked), _) => Framing::chunked(),
-        (None, Some(length)) => Framing::length(length),
-        (None, None) => Framing::UntilClose,
-    })
+/// What the headers say about the body's end and the connection's.
+#[derive(Debug, Default)]
+struct Facts {
+    length: Option<u64>,
+    /// How many transfer codings there are; each is `chunked`, or the answer would have been refused.
+    codings: u32,
+    closes: bool,
+    keeps: bool,
 }
 
-struct Chunked;
-
-fn coding(headers: &HeaderMap, version: Option<u8>) -> Result<Option<Chunked>, Malformed> {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).into_iter();
-    let Some(coding) = codings.next() else {
-        return Ok(None);
-    };
-    let is_chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-    if is_chunked && codings.next().is_none() && version == Some(1) {
-        return Ok(Some(Chunked));
-    }
-    Err(Malformed("the answer has a transfer coding other than chunked alone"))
-}
-
-fn length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
-    let mut found = None;
-    for value in headers.get_all(CONTENT_LENGTH) {
-        let text = value
-            .to_str()
-            .ok()
-            .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let length = text.and_then(|text| text.parse::<u64>().ok());
-        let length = length.ok_or(Malformed("the answer's length is not a number"))?;
-        if found.replace(length).is_some_and(|before| before != length) {
-            return Err(Malformed("the answer has several lengths"));
+impl Facts {
+    fn note(&mut self, name: &HeaderName, value: &[u8]) -> Result<(), Malformed> {
+        if *name == CONTENT_LENGTH {
+            let length = length(value).ok_or(Malformed("the answer's length is not a number"))?;
+            if self.length.replace(length).is_some_and(|before| before != length) {
+                return Err(Malformed("the answer has several lengths"));
+            }
+        } else if *name == TRANSFER_ENCODING {
+            if !value.eq_ignore_ascii_case(b"chunked") {
+                return Err(BAD_CODING);
+            }
+            self.codings += 1;
+        } else if *name == CONNECTION {
+            for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                self.closes |= token.eq_ignore_ascii_case(b"close");
+                self.keeps |= token.eq_ignore_ascii_case(b"keep-alive");
+            }
         }
+        Ok(())
     }
-    Ok(found)
+
+    /// The length of the body by RFC 9112 section 6.3, with what that leaves to the recipient's courage refused.
+    fn framing(&self, status: StatusCode, is_latest: bool, asked: Asked) -> Result<Framing, Malformed> {
+        let is_chunked = self.codings == 1 && is_latest;
+        if self.codings > 0 && !is_chunked {
+            return Err(BAD_CODING);
+        }
+        if is_chunked && self.length.is_some() {
+            return Err(Malformed("the answer has both a length and a transfer coding"));
+        }
+        if asked == Asked::Head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            return Ok(Framing::Ended);
+        }
+        Ok(match self.length {
+            _ if is_chunked => Framing::chunked(),
+            Some(length) => Framing::length(length),
+            None => Framing::UntilClose,
+        })
+    }
 }
 
-fn keeps_connection(headers: &HeaderMap, version: Option<u8>) -> bool {
-    let says = |word: &str| {
-        let values = headers.get_all(CONNECTION).into_iter();
-        let mut tokens = values
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','));
-        tokens.any(|token| token.trim().eq_ignore_ascii_case(word))
-    };
-    !says("close") && (version == Some(1) || says("keep-alive"))
+const BAD_CODING: Malformed = Malformed("the answer has a transfer coding other than chunked alone");
+
+fn length(value: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(value).ok()?;
+    digits
+        .parse()
+        .ok()
+        .filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]

@@ -72,10 +72,10 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let (head, body) = request.into_parts();
     let limits = BodyLimits {
         size: settings.limits.body,
-        total: settings.timeouts.total,
+        deadline,
         idle: settings.timeouts.idle,
     };
-    let body = intake::read_body(&head.headers, body, limits).await?;
+    let body = intake::read_body(&head.headers, body, limits, runtime.clock()).await?;
     account.request_bytes = body.len() as u64;
     // Reading the body says which model is meant; only then is it known where the call can go.
     let view = if is_json {

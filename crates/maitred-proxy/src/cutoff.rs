@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::Failure;
 use crate::fault::Fault;
+use crate::seldom::Seldom;
 
 /// How long a connection may take to send its last words.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -60,10 +61,14 @@ impl Cutoff {
     /// notice, and has a moment for their last words. `None` when it did not end by then.
     pub(crate) async fn watch<T>(&self, life: impl Future<Output = T>) -> Option<T> {
         let mut life = pin!(life);
-        tokio::select! {
-            biased;
-            ended = life.as_mut() => Some(ended),
-            () = self.token.cancelled() => tokio::time::timeout(LAST_WORDS, life).await.ok(),
+        let mut end = Seldom::new(self.token.cancelled());
+        let ended = poll_fn(|cx| match life.as_mut().poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending => end.poll(cx).map(|()| None),
+        });
+        match ended.await {
+            Some(ended) => Some(ended),
+            None => tokio::time::timeout(LAST_WORDS, life).await.ok(),
         }
     }
 }

@@ -9,6 +9,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use maitred_types::{Address, RequestId};
+use smallvec::SmallVec;
 
 /// The client's id of a call, kept if it is sane.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -71,17 +72,20 @@ fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .filter(|name| !name.is_empty())
 }
 
-fn crosses(headers: &HeaderMap, name: &HeaderName) -> bool {
-    // Almost no message has a `Connection` header, so the walk over its tokens is almost never taken.
-    !HOP_BY_HOP.contains(name) && !named_by_connection(headers).any(|named| name.as_str().eq_ignore_ascii_case(named))
+/// Names that `Connection` declares, found once per message; most messages have none.
+type Named<'a> = SmallVec<[&'a str; 2]>;
+
+fn crosses(named: &Named<'_>, name: &HeaderName) -> bool {
+    !HOP_BY_HOP.contains(name) && !named.iter().any(|named| name.as_str().eq_ignore_ascii_case(named))
 }
 
 /// Writes the headers of an attempt: the client's, less what must not cross, plus the gateway's own. The length of the body and
 /// the request id are the caller's to add.
 pub(crate) fn for_endpoint(out: &mut Vec<u8>, client: &HeaderMap, address: &Address, credential: Option<&HeaderValue>) {
     put(out, &HOST, address.as_str().as_bytes());
+    let named: Named<'_> = named_by_connection(client).collect();
     for (name, value) in client {
-        if !stays_here(name) && crosses(client, name) {
+        if !stays_here(name) && crosses(&named, name) {
             put(out, name, value.as_bytes());
         }
     }
@@ -103,18 +107,14 @@ pub(crate) fn put(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
 
 /// The headers of an answer: the endpoint's, less what must not cross.
 pub(crate) fn for_client(mut headers: HeaderMap) -> HeaderMap {
-    let named: Vec<HeaderName> = named_by_connection(&headers)
-        .filter_map(|name| name.parse().ok())
-        .collect();
-    for name in HOP_BY_HOP
-        .iter()
-        .chain(&[SERVER, CONTENT_LENGTH, REQUEST_ID])
-        .chain(&named)
-    {
-        headers.remove(name);
-    }
-    let reserved: Vec<HeaderName> = headers.keys().filter(|name| is_reserved(name)).cloned().collect();
-    for name in reserved {
+    let gone: SmallVec<[HeaderName; 6]> = {
+        let named: Named<'_> = named_by_connection(&headers).collect();
+        let stays = |name: &&HeaderName| {
+            [SERVER, CONTENT_LENGTH, REQUEST_ID].contains(name) || is_reserved(name) || !crosses(&named, name)
+        };
+        headers.keys().filter(stays).cloned().collect()
+    };
+    for name in gone {
         headers.remove(name);
     }
     headers

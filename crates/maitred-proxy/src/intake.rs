@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,9 +12,10 @@ use http_body::Body;
 use hyper::body::Incoming;
 use maitred_config::Limits;
 use maitred_llm::{CallKind, CallPath};
-use maitred_runtime::{Principal, Runtime, Snapshot};
-use maitred_types::{ByteSize, FaultKind, UnixMillis};
+use maitred_runtime::{Clock, Principal, Runtime, Snapshot};
+use maitred_types::{ByteSize, FaultKind, Time, TokenCount, UnixMillis};
 
+use crate::alarm::{Alarm, AnswerLimits};
 use crate::fault::Fault;
 use crate::headers::presented_key;
 
@@ -111,14 +113,19 @@ pub(crate) fn is_json(kind: CallKind, headers: &HeaderMap) -> Result<bool, Fault
 pub(crate) struct BodyLimits {
     /// All of it.
     pub(crate) size: ByteSize,
-    /// Until its end.
-    pub(crate) total: Duration,
+    /// When its end must have come.
+    pub(crate) deadline: Time,
     /// Between two of its pieces.
     pub(crate) idle: Duration,
 }
 
 /// Reads the whole body.
-pub(crate) async fn read_body(headers: &HeaderMap, body: Incoming, limits: BodyLimits) -> Result<Bytes, Fault> {
+pub(crate) async fn read_body(
+    headers: &HeaderMap,
+    body: Incoming,
+    limits: BodyLimits,
+    clock: Clock,
+) -> Result<Bytes, Fault> {
     let cap = limits.size;
     let too_large = || {
         Fault::new(
@@ -132,29 +139,42 @@ pub(crate) async fn read_body(headers: &HeaderMap, body: Incoming, limits: BodyL
     if announced.is_some_and(|length| length > cap.get()) {
         return Err(too_large());
     }
-    match tokio::time::timeout(limits.total, gather(body, cap.as_usize(), limits.idle)).await {
-        Ok(Ok(Some(body))) => Ok(body),
-        Ok(Ok(None)) => Err(too_large()),
-        Ok(Err(Some(error))) => Err(
+    let alarm = Alarm::set(
+        AnswerLimits {
+            idle: limits.idle,
+            deadline: limits.deadline,
+            input: TokenCount::ZERO,
+        },
+        clock,
+    );
+    match gather(body, cap.as_usize(), alarm).await {
+        Ok(Some(body)) => Ok(body),
+        Ok(None) => Err(too_large()),
+        Err(Some(error)) => Err(
             Fault::new(FaultKind::IncompleteBody, "the body ended early, or is badly framed")
                 .with_detail(error.to_string()),
         ),
-        Ok(Err(None)) | Err(_) => Err(Fault::new(
+        Err(None) => Err(Fault::new(
             FaultKind::IncompleteBody,
             "the body took too long to arrive",
         )),
     }
 }
 
-/// The body in one piece; `None` when it is larger than `cap`. The error is `None` when no piece came for `idle`.
-async fn gather(mut body: Incoming, cap: usize, idle: Duration) -> Result<Option<Bytes>, Option<hyper::Error>> {
+/// The body in one piece; `None` when it is larger than `cap`. The error is `None` when the alarm rang.
+async fn gather(mut body: Incoming, cap: usize, mut alarm: Alarm) -> Result<Option<Bytes>, Option<hyper::Error>> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     loop {
-        let piece = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
-        let Some(frame) = tokio::time::timeout(idle, piece).await.map_err(|_elapsed| None)? else {
+        // One timer for all pieces, moved only when it rings: setting one for each costs more than the piece.
+        let piece = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
+            Poll::Ready(piece) => Poll::Ready(Ok(piece)),
+            Poll::Pending => alarm.poll_ring(cx).map(|_late| Err(None)),
+        });
+        let Some(frame) = piece.await? else {
             break;
         };
+        alarm.note_sign();
         let Ok(data) = frame.map_err(Some)?.into_data() else {
             continue;
         };

@@ -19,6 +19,7 @@ pub mod fuzzing;
 mod gate;
 mod headers;
 mod intake;
+mod joined;
 mod link;
 mod listener;
 mod patience;
@@ -27,6 +28,7 @@ mod prompt;
 mod quota;
 mod refusal;
 mod relay;
+mod seldom;
 mod shard;
 mod through;
 

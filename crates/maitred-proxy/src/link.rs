@@ -18,11 +18,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use maitred_types::{Address, Time};
 use smallvec::SmallVec;
-use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::answer::{AnswerHead, AnswerReader, Asked};
 use crate::framing::{Framing, Malformed};
+use crate::joined::poll_write_joined;
 
 /// Pieces of a request's body: the client's bytes with the gateway's edits between them.
 pub(crate) type Segments = SmallVec<[Bytes; 5]>;
@@ -310,7 +311,7 @@ fn poll_write(
         if slices.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        match ready!(Pin::new(&mut *stream).poll_write_vectored(cx, &slices))? {
+        match ready!(poll_write_joined(Pin::new(&mut *stream), cx, &slices))? {
             0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             more => *written += more,
         }

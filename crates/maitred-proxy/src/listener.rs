@@ -1,5 +1,6 @@
 //! Sockets: binding them for several threads, and serving the connections that arrive.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -22,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::gate::{Client, Gate};
 use crate::patience::{Patience, Patient};
 use crate::refusal::Explaining;
+use crate::seldom::Seldom;
 
 /// Connections that may wait to be accepted, per thread.
 const BACKLOG: i32 = 1024;
@@ -148,17 +150,18 @@ where
     let spawner = Spawner(Arc::clone(&door.gate));
     let builder = builder(&limits, timeouts.header_read, door.concurrent_streams, spawner);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let life = async {
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => ended,
-            () = tasks.stopping() => {
-                // No further call on this connection; the one that runs finishes.
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
+    let mut stopping = Seldom::new(tasks.stopping());
+    let mut is_stopping = false;
+    let life = poll_fn(|cx| {
+        let polled = connection.as_mut().poll(cx);
+        if polled.is_pending() && !is_stopping && stopping.poll(cx).is_ready() {
+            // No further call on this connection; the one that runs finishes.
+            is_stopping = true;
+            connection.as_mut().graceful_shutdown();
+            return connection.as_mut().poll(cx);
         }
-    };
+        polled
+    });
     if let Some(Err(error)) = door.gate.cutoff.watch(life).await {
         tracing::debug!(%error, "a client connection ended early");
     }

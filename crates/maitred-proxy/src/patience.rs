@@ -13,6 +13,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use crate::joined::poll_write_joined;
+
 /// How many bytes tell the versions of HTTP apart: the length of the preface of HTTP/2 (RFC 9113 section 3.4).
 const TELLING: usize = 24;
 
@@ -90,7 +92,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.socket).poll_write_vectored(cx, slices);
+        let written = poll_write_joined(Pin::new(&mut self.socket), cx, slices);
         self.time(cx, written)
     }
 
