@@ -58,6 +58,7 @@ impl<'a> Ask<'a> {
                 AttemptKind::Retry
             },
             explain,
+            ..maitred_sched::Ask::default()
         }
     }
 }

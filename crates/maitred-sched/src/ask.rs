@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use maitred_types::{Address, EndpointId, FaultKind, LeaseId, PromptChain, TokenCount};
+use maitred_types::{Address, EndpointId, FaultKind, LeaseId, PromptChain, Time, TokenCount};
 
 use crate::filter::Removed;
+use crate::waiting::ShedCause;
 use crate::why::{Explain, Why};
 
 /// Which try of its call an ask is for.
@@ -59,6 +60,18 @@ pub struct Ask<'a> {
     pub attempt: AttemptKind,
     /// How much the pick should say about itself.
     pub explain: Explain,
+    /// The class, by name; the default one if `None` or unknown. This and what follows matters to asks that may wait.
+    pub class: Option<&'a str>,
+    /// Whose call it is, as a hash.
+    pub tenant: u64,
+    /// The weight of that tenant among others; 0 counts as 1.
+    pub weight: u32,
+    /// Bytes that are held while it waits.
+    pub bytes: u64,
+    /// When its output is of no use any more.
+    pub deadline: Option<Time>,
+    /// When the call came, if that was before the ask.
+    pub arrived: Option<Time>,
 }
 
 /// A booked endpoint.
@@ -99,6 +112,13 @@ pub enum Refusal {
         /// When to try again.
         retry_after: Duration,
     },
+    /// It could not wait, or not any longer.
+    Shed {
+        /// Why.
+        cause: ShedCause,
+        /// When to try again: how long it would have to wait now, as predicted.
+        retry_after: Duration,
+    },
 }
 
 impl Refusal {
@@ -107,7 +127,7 @@ impl Refusal {
     pub const fn fault(&self) -> FaultKind {
         match self {
             Self::NotReady { .. } | Self::AllExcluded { .. } => FaultKind::NoEndpoint,
-            Self::Saturated { .. } => FaultKind::Saturated,
+            Self::Saturated { .. } | Self::Shed { .. } => FaultKind::Saturated,
             Self::RetryBudget { .. } => FaultKind::RetryBudget,
         }
     }
@@ -120,6 +140,7 @@ impl Refusal {
             Self::AllExcluded { .. } => "all_excluded",
             Self::Saturated { .. } => "saturated",
             Self::RetryBudget { .. } => "retry_budget",
+            Self::Shed { cause, .. } => cause.label(),
         }
     }
 
@@ -127,7 +148,9 @@ impl Refusal {
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Saturated { retry_after, .. } | Self::RetryBudget { retry_after } => Some(*retry_after),
+            Self::Saturated { retry_after, .. }
+            | Self::RetryBudget { retry_after }
+            | Self::Shed { retry_after, .. } => Some(*retry_after),
             Self::NotReady { .. } | Self::AllExcluded { .. } => None,
         }
     }
@@ -137,7 +160,7 @@ impl Refusal {
     pub fn removed(&self) -> Removed {
         match self {
             Self::NotReady { removed } | Self::AllExcluded { removed } | Self::Saturated { removed, .. } => *removed,
-            Self::RetryBudget { .. } => Removed::default(),
+            Self::RetryBudget { .. } | Self::Shed { .. } => Removed::default(),
         }
     }
 }

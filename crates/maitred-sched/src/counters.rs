@@ -7,8 +7,12 @@ pub struct PoolCounters {
     pub asks: u64,
     /// Asks that got a lease.
     pub booked: u64,
-    /// Asks that were refused, for whatever reason.
+    /// Asks that were refused, for whatever reason, those included that waited before.
     pub refused: u64,
+    /// Asks that had to wait.
+    pub waited: u64,
+    /// Of these, ones whose caller left.
+    pub left: u64,
     /// Leases that were finished, fenced ones included.
     pub finished: u64,
     /// Finishes of leases that had been finished before; ignored.

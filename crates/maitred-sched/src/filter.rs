@@ -22,6 +22,8 @@ pub enum Filter {
     Fresh,
     /// It has not just said that it has too much to do.
     NotCooling,
+    /// Room for a call that could wait.
+    HasRoom,
     /// A short queue in the engine.
     LowQueue {
         /// Endpoints with this many waiting requests or more are left out.
@@ -45,6 +47,7 @@ impl Filter {
         Self::BelowCap,
         Self::Fresh,
         Self::NotCooling,
+        Self::HasRoom,
     ];
 
     /// Those that a profile may add, with their default limits.
@@ -54,7 +57,7 @@ impl Filter {
         Self::LoraCapacity,
     ];
 
-    pub(crate) const COUNT: usize = 9;
+    pub(crate) const COUNT: usize = 10;
 
     /// The filter of this name with its default limit.
     #[must_use]
@@ -73,6 +76,7 @@ impl Filter {
             Self::BelowCap => "below-cap",
             Self::Fresh => "fresh",
             Self::NotCooling => "not-cooling",
+            Self::HasRoom => "has-room",
             Self::LowQueue { .. } => "low-queue",
             Self::KvHeadroom { .. } => "kv-headroom",
             Self::LoraCapacity => "lora-capacity",
@@ -99,6 +103,10 @@ impl Filter {
                 "Keeps endpoints that have not just said that they have too much to do. Soft: removes nobody when it would remove \
                  all. Built in, always on."
             }
+            Self::HasRoom => {
+                "Keeps endpoints that are below the limits of the waiting room: prompt tokens in prefill, queue, KV use; and that do not \
+                 cool. When it leaves none, the call waits in the gateway. Built in, always on where calls may wait."
+            }
             Self::LowQueue { .. } => {
                 "Keeps endpoints where fewer than `max` (5) requests wait in the engine, by dead reckoning. When it leaves none, the call is \
                  refused as saturated."
@@ -118,6 +126,7 @@ impl Filter {
     #[must_use]
     pub const fn reads(self) -> SignalSet {
         match self {
+            Self::HasRoom => SignalSet::QUEUED.union(SignalSet::KV),
             Self::LowQueue { .. } => SignalSet::QUEUED,
             Self::KvHeadroom { .. } => SignalSet::KV.union(SignalSet::BLOCKS),
             Self::LoraCapacity => SignalSet::LORA,
@@ -141,13 +150,14 @@ impl Filter {
             Self::BelowCap => 3,
             Self::Fresh => 4,
             Self::NotCooling => 5,
-            Self::LowQueue { .. } => 6,
-            Self::KvHeadroom { .. } => 7,
-            Self::LoraCapacity => 8,
+            Self::HasRoom => 6,
+            Self::LowQueue { .. } => 7,
+            Self::KvHeadroom { .. } => 8,
+            Self::LoraCapacity => 9,
         }
     }
 
-    /// Whether the endpoint at `at` passes. The hard built-in ones have been asked before and pass here.
+    /// Whether the endpoint at `at` passes. The hard built-in ones have been asked before and pass here; of room the pool knows.
     pub(crate) fn passes(self, scene: &Scene<'_>, at: usize) -> bool {
         match self {
             Self::NotCooling => scene.subject.freshness.now >= scene.columns.gates[at].cool_until,
@@ -157,7 +167,7 @@ impl Filter {
                 .subject
                 .adapter
                 .is_none_or(|adapter| scene.columns.adapters[at].place(adapter) != AdapterPlace::Full),
-            Self::Ready | Self::NotExcluded | Self::NotEjected | Self::BelowCap | Self::Fresh => true,
+            Self::Ready | Self::NotExcluded | Self::NotEjected | Self::BelowCap | Self::Fresh | Self::HasRoom => true,
         }
     }
 }

@@ -8,6 +8,7 @@ use maitred_types::{EndpointId, LeaseId, Time, TokenCount};
 
 use crate::ask::Delivery;
 use crate::pace::Work;
+use crate::room::Charge;
 
 const INDEX_BITS: u32 = 20;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
@@ -55,6 +56,8 @@ pub(crate) struct Lease {
     pub(crate) trial: bool,
     /// Whether it is a second attempt and holds a place in the retry budget.
     pub(crate) retry: bool,
+    /// Whose account it was charged to when it was released from the waiting room.
+    pub(crate) charge: Option<Charge>,
     /// Whether its endpoint has gone: it counts nowhere and waits only to be finished.
     pub(crate) fenced: bool,
     older: u32,
@@ -88,6 +91,7 @@ impl Lease {
             in_sample: false,
             trial: false,
             retry: false,
+            charge: None,
             fenced: false,
             older: NONE,
             newer: NONE,

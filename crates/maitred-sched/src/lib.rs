@@ -84,12 +84,14 @@ mod profile;
 mod readiness;
 mod reckoning;
 mod retry;
+mod room;
 mod row;
 mod scorer;
 mod share;
 mod signals;
 mod speed;
 mod starts;
+mod waiting;
 mod why;
 
 #[cfg(test)]
@@ -116,4 +118,7 @@ pub use row::{EndpointRow, EndpointState};
 pub use scorer::Scorer;
 pub use share::{ShareError, ShareMessage, SharedLoad, SharedPrompt};
 pub use signals::{LoraSignal, SignalSet, Signals};
+pub use waiting::{
+    Answer, ClassOptions, ClassReport, MAX_CLASSES, Released, RoomReport, ShedCause, TicketId, WaitingOptions,
+};
 pub use why::{Explain, MAX_RANKED, MAX_REMOVALS, PickReason, Ranked, Removal, Removals, Why};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::waiting::WaitingOptions;
 use crate::{CostOptions, SignalSet, SpeedPrior};
 
 /// Settings of one pool.
@@ -35,6 +36,8 @@ pub struct PoolOptions {
     pub cost: CostOptions,
     /// What is remembered of prompts.
     pub prefix: PrefixOptions,
+    /// When calls wait in the gateway, and in which order they go.
+    pub waiting: WaitingOptions,
 }
 
 impl Default for PoolOptions {
@@ -54,6 +57,7 @@ impl Default for PoolOptions {
             speed_prior: SpeedPrior::default(),
             cost: CostOptions::default(),
             prefix: PrefixOptions::default(),
+            waiting: WaitingOptions::default(),
         }
     }
 }

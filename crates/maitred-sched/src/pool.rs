@@ -16,6 +16,7 @@ mod removals;
 mod report;
 pub(crate) mod sabotage;
 mod share;
+mod waiting;
 
 use fastrand::Rng;
 use maitred_types::{Address, EndpointId, Incarnation, Time};
@@ -35,6 +36,7 @@ use crate::prefix::PrefixIndex;
 use crate::profile::Profile;
 use crate::reckoning::Load;
 use crate::retry::RetryBudget;
+use crate::room::Room;
 use crate::speed::Speed;
 use crate::starts::Starts;
 
@@ -57,6 +59,7 @@ pub struct Pool {
     starts: Starts,
     sharing: share::Sharing,
     prefixes: PrefixIndex,
+    room: Room,
     events: EventQueue,
     counters: PoolCounters,
     scratch: choose::Scratch,
@@ -98,6 +101,7 @@ impl Pool {
     pub fn new(options: PoolOptions, profile: Profile, seed: u64) -> Self {
         let events = EventQueue::new(options.event_queue);
         let prefixes = PrefixIndex::new(options.prefix, seed);
+        let room = Room::new(&options.waiting);
         Self {
             options,
             profile,
@@ -111,6 +115,7 @@ impl Pool {
             starts: Starts::default(),
             sharing: share::Sharing::default(),
             prefixes,
+            room,
             events,
             counters: PoolCounters::default(),
             scratch: choose::Scratch::default(),
@@ -124,9 +129,10 @@ impl Pool {
         }
     }
 
-    /// Takes other settings. Endpoints, leases and all that was learnt survive; a lowered cap cuts off nobody.
+    /// Takes other settings. Endpoints, leases, waiting calls and all that was learnt survive; a lowered cap cuts off nobody.
     pub fn reconfigure(&mut self, options: PoolOptions, profile: Profile) {
         self.events.set_cap(options.event_queue);
+        self.room.reconfigure(&self.options.waiting, &options.waiting, self.now);
         for (gate, endpoint) in self.columns.gates.iter_mut().zip(&mut self.columns.endpoints) {
             gate.cap = endpoint.cap(&options);
             endpoint.ceiling = gate.in_flight;
@@ -134,6 +140,7 @@ impl Pool {
         self.prefixes.reconfigure(options.prefix);
         self.options = options;
         self.profile = profile;
+        self.note_change();
         self.plan_due();
     }
 
@@ -151,6 +158,7 @@ impl Pool {
             gate.cap = cap;
             endpoint.ceiling = gate.in_flight;
             endpoint.options = options;
+            self.room.may_go |= !self.room.is_empty();
             let pool = endpoint.kv_pool(endpoint.reported.as_ref());
             self.columns.loads[at].set_pool(pool);
             self.prefixes.size(at, pool.block_size, pool.blocks);
@@ -245,10 +253,10 @@ impl Pool {
         self.tick(now);
     }
 
-    /// When [`Pool::advance`] has something to do next; `None` for never.
+    /// When [`Pool::advance`] has something to do next, after which [`Pool::released`] may have something to say; `None` for never.
     #[must_use]
-    pub const fn next_wakeup(&self) -> Option<Time> {
-        self.next_due
+    pub fn next_wakeup(&self) -> Option<Time> {
+        self.next_due.into_iter().chain(self.next_in_room()).min()
     }
 
     /// The oldest event that nobody has fetched.
@@ -285,13 +293,16 @@ impl Pool {
         if now < self.now {
             self.counters.clock_jumps += 1;
         }
+        self.note_cooled(now);
         self.now = self.now.max(now);
         if self.next_due.is_some_and(|due| due <= self.now) {
             self.return_due();
             self.leave_due();
             self.plan_due();
+            self.note_change();
         }
         self.begin_due();
+        self.room.end_due(self.now);
         self.now
     }
 

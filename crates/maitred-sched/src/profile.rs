@@ -234,6 +234,7 @@ fn checked_filters(named: &[Filter]) -> Result<SmallVec<[Filter; 4]>, ProfileErr
             | Filter::BelowCap
             | Filter::Fresh
             | Filter::NotCooling
+            | Filter::HasRoom
             | Filter::LoraCapacity => true,
         };
         if !is_possible {

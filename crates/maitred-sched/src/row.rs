@@ -73,6 +73,8 @@ pub struct EndpointRow<'a> {
     pub decoding: u32,
     /// Prompt tokens of live leases that do not decode yet.
     pub prefill_tokens: u64,
+    /// The same without those that were reckoned to be cached.
+    pub uncached_tokens: f64,
     /// KV blocks that the live leases will hold at their expected ends.
     pub expected_blocks: u64,
     /// The newest reading of its page.

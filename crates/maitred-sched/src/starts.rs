@@ -28,6 +28,11 @@ impl Starts {
         self.0.pop().map(|Reverse((_, lease))| lease)
     }
 
+    /// When the next one's time comes.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.0.peek().map(|Reverse((at, _))| *at)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -16,6 +16,7 @@ mod reckoning;
 mod shares;
 mod sharing;
 mod simulation;
+mod waiting;
 
 use maitred_types::{EndpointId, LeaseEnd, Time, TokenCount};
 

@@ -158,6 +158,7 @@ fn with_limit(filter: Filter, max: Option<f64>) -> Result<Filter, &'static str> 
         | Filter::BelowCap
         | Filter::Fresh
         | Filter::NotCooling
+        | Filter::HasRoom
         | Filter::LoraCapacity => Err("this filter has no limit; remove `max`"),
     }
 }

@@ -59,6 +59,7 @@ impl Pool {
         let list = &mut self.columns.endpoints[at].leases;
         let head = self.leases.leave_queue(lease, list).map(|oldest| oldest.work);
         self.columns.backlogs[at].left(work, head, now);
+        self.note_change_at(at);
     }
 
     /// Lets the calls whose beginning is assumed begin when their time has come.
@@ -84,6 +85,7 @@ impl Pool {
             return FinishReport::Unknown;
         };
         self.counters.finished += 1;
+        self.note_change();
         if self.is_sabotaged(Sabotage::FinishTwice) {
             return FinishReport::Unknown;
         }
@@ -135,6 +137,10 @@ impl Pool {
             let work = &mut self.columns.work[at];
             let saved = u64::from(cached.min(booked.input).get());
             *work = (*work + u64::from(booked.cached.get())).saturating_sub(saved);
+            if let Some(charge) = booked.charge {
+                self.room
+                    .give_back(charge, saved.saturating_sub(u64::from(booked.cached.get())));
+            }
         }
         if self.is_sabotaged(Sabotage::LoseRelease) {
             return;

@@ -5,6 +5,7 @@ use maitred_types::Time;
 
 use crate::ask::Ask;
 use crate::pool::Pool;
+use crate::pool::pick::Manner;
 use crate::pool::prefix::Look;
 use crate::profile::Profile;
 use crate::why::Why;
@@ -45,7 +46,7 @@ impl Pool {
         self.tick(now);
         let odd_scores = self.counters.odd_scores;
         self.swap_policy(shadow);
-        let selected = self.select(ask, Look::Aside);
+        let selected = self.select(ask, Look::Aside, Manner::Anyhow);
         self.swap_policy(shadow);
         self.counters.odd_scores = odd_scores;
         selected.ok().map(|selected| selected.why)

@@ -1,6 +1,6 @@
 //! What must hold after every step, by number. Cheap enough for tests after each step and for production now and then.
 //!
-//! * **S1** every ask ends exactly once: asks = refused + finished + live leases.
+//! * **S1** every ask ends exactly once: asks = refused + finished + live leases + waiting + left, and who waits has one place.
 //! * **S2** an endpoint's in-flight count equals its live leases, and so do its columns' sums over them.
 //! * **S3** no pick violates a hard filter as of its decision time: looked at again at every booking.
 //! * **S4** no cap is exceeded. Only a cap that was lowered below what was there may be, and then nothing is added.
@@ -59,6 +59,9 @@ impl Pool {
         self.check_caps()?;
         let prefixes = self.prefixes.check(self.columns.len());
         prefixes.map_err(|found| Violation::new("S5", found))?;
+        if let Some((invariant, found)) = self.room.fault(&self.options.waiting) {
+            return Err(Violation::new(invariant, found));
+        }
         self.breach.clone().map_or(Ok(()), Err)
     }
 
@@ -70,7 +73,7 @@ impl Pool {
     fn check_asks(&self) -> Result<(), Violation> {
         let counters = &self.counters;
         let live = self.leases.len() as u64;
-        let ended = counters.refused + counters.finished;
+        let ended = counters.refused + counters.finished + counters.left + self.room.len() as u64 + self.room.shed();
         let retries = self.leases.iter().filter(|lease| lease.retry).count();
         if counters.asks != ended + live || counters.booked != counters.finished + live {
             let asks = counters.asks;
@@ -172,6 +175,7 @@ const fn number(filter: Filter) -> &'static str {
         | Filter::NotEjected
         | Filter::Fresh
         | Filter::NotCooling
+        | Filter::HasRoom
         | Filter::LowQueue { .. }
         | Filter::KvHeadroom { .. }
         | Filter::LoraCapacity => "S3",

@@ -44,6 +44,7 @@ impl Pool {
         self.columns.endpoints[at].cause = None;
         self.columns.gates[at].phase = Phase::Ready;
         self.lift_work(at);
+        self.note_change();
         let endpoint = self.columns.id(at);
         self.events.push(PoolEvent::Ready { endpoint });
         self.look_for_panic();
@@ -192,6 +193,7 @@ impl Pool {
         let gate = &mut self.columns.gates[at];
         let was_ejected = gate.ejected_until.take().is_some();
         gate.trial = Trial::None;
+        self.note_change();
         if was_ejected {
             self.say_returned(at, ReturnCause::Proven);
             self.plan_due();
@@ -258,6 +260,7 @@ impl Pool {
         let in_panic = count > 0 && count == ejected;
         if in_panic != self.in_panic {
             self.in_panic = in_panic;
+            self.note_change();
             self.events.push(if in_panic {
                 PoolEvent::PanicEntered
             } else {

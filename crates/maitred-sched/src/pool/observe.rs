@@ -46,6 +46,7 @@ impl Pool {
             return Observed::RestartSeen;
         }
         self.take_sample(at, signals, sampled_at);
+        self.note_change_at(at);
         let frozen = verdict == PageVerdict::Frozen;
         if self.columns.gates[at].frozen != frozen {
             self.columns.gates[at].frozen = frozen;
@@ -62,7 +63,10 @@ impl Pool {
     pub fn scrape_failed(&mut self, id: EndpointId, now: Time) {
         self.tick(now);
         match self.columns.find(id) {
-            Some(at) => self.columns.endpoints[at].tally.failed_scrapes += 1,
+            Some(at) => {
+                self.columns.endpoints[at].tally.failed_scrapes += 1;
+                self.note_change_at(at);
+            }
             None => self.counters.late_reports += 1,
         }
     }

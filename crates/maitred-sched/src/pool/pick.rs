@@ -38,8 +38,18 @@ pub(super) struct Selected {
     field: Field,
 }
 
+/// Whether a pick needs room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// It takes a place whatever waits in the engines.
+    Anyhow,
+    /// It takes one only where there is room, since it can wait.
+    IfRoom,
+}
+
 impl Pool {
-    /// Chooses an endpoint and books a lease on it. The lease must be finished exactly once.
+    /// Chooses an endpoint and books a lease on it, however much waits in the engines: [`Pool::ask`] is for those who can wait. The
+    /// lease must be finished exactly once.
     ///
     /// # Errors
     ///
@@ -47,7 +57,7 @@ impl Pool {
     pub fn pick(&mut self, ask: &Ask<'_>, now: Time) -> Result<Picked, Refusal> {
         let now = self.tick(now);
         self.counters.asks += 1;
-        let picked = self.try_pick(ask, now);
+        let picked = self.try_pick(ask, Manner::Anyhow, now);
         match &picked {
             Ok(_) => self.counters.booked += 1,
             Err(_) => self.counters.refused += 1,
@@ -55,7 +65,7 @@ impl Pool {
         picked
     }
 
-    fn try_pick(&mut self, ask: &Ask<'_>, now: Time) -> Result<Picked, Refusal> {
+    pub(super) fn try_pick(&mut self, ask: &Ask<'_>, manner: Manner, now: Time) -> Result<Picked, Refusal> {
         let retry_after = self.options.retry_after;
         if ask.attempt == AttemptKind::Retry && !self.may_retry() {
             return Err(Refusal::RetryBudget { retry_after });
@@ -67,8 +77,8 @@ impl Pool {
         if self.leases.len() >= self.max_leases() {
             return Err(full);
         }
-        let look = self.look_at(ask);
-        let Selected { at, why, field } = self.select(ask, look).map_err(|field| self.refusal(&field))?;
+        let selected = self.select(ask, Look::Counted, manner);
+        let Selected { at, why, field } = selected.map_err(|field| self.refusal(&field))?;
         self.check_booking(at, ask, &field);
         let lease = self.book(at, ask, self.size(ask), now).ok_or(full)?;
         self.claim_prefix(lease, at, ask);
@@ -85,7 +95,7 @@ impl Pool {
     /// # Errors
     ///
     /// What the filters made of the pool, when they leave nobody.
-    pub(super) fn select(&mut self, ask: &Ask<'_>, look: Look) -> Result<Selected, Field> {
+    pub(super) fn select(&mut self, ask: &Ask<'_>, look: Look, manner: Manner) -> Result<Selected, Field> {
         let mut subject = Subject {
             freshness: self.freshness(),
             adapter: ask.adapter.map(name_hash),
@@ -96,12 +106,17 @@ impl Pool {
         let mut field = self.gather(ask);
         let pinned = self.pinned(ask);
         if pinned.is_none() {
+            if manner == Manner::IfRoom {
+                self.keep_room(&mut field);
+            }
             self.narrow(subject, &mut field);
         }
         if self.scratch.candidates.is_empty() {
             return Err(field);
         }
         subject.home = self.home(ask);
+        // Not before: a waiting call is tried again and again, and counts once.
+        let look = if look == Look::Counted { self.look_at(ask) } else { look };
         subject.prompt = self.look_up(ask, look);
         let choice = pinned.unwrap_or_else(|| self.choose(subject, field.in_panic));
         let mut why = self.record(ask.explain, &field, subject, choice);
@@ -120,7 +135,7 @@ impl Pool {
     }
 
     /// Asks the hard filters. In panic, that is when all that is left is ejected, ejection is not asked.
-    fn gather(&mut self, ask: &Ask<'_>) -> Field {
+    pub(super) fn gather(&mut self, ask: &Ask<'_>) -> Field {
         let mut field = self.gather_with(ask, Panic::No);
         let ejected = field.removed.by(Filter::NotEjected);
         if ejected > 0 && ejected == field.untried {
@@ -191,7 +206,7 @@ impl Pool {
         }
     }
 
-    fn refusal(&self, field: &Field) -> Refusal {
+    pub(super) fn refusal(&self, field: &Field) -> Refusal {
         let removed = field.removed;
         if field.ready == 0 {
             Refusal::NotReady { removed }

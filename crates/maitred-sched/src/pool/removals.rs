@@ -54,6 +54,9 @@ impl Pool {
         if let Some(filter) = gate.full(freshness) {
             return Some(filter);
         }
+        if field.removed.by(Filter::HasRoom) > 0 && !self.has_room(at) {
+            return Some(Filter::HasRoom);
+        }
         let others = [Filter::NotCooling];
         let mut others = others.iter().chain(self.profile.filters());
         others

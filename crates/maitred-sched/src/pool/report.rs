@@ -40,6 +40,7 @@ impl Pool {
             cap: gate.cap,
             decoding: load.decoding,
             prefill_tokens: load.prefill_tokens,
+            uncached_tokens: self.columns.backlogs[at].pending().tokens,
             expected_blocks: load.expected_blocks,
             reported: endpoint.reported.as_ref(),
             age: gate.sampled_at.map(|sampled| freshness.now.since(sampled)),
@@ -78,6 +79,7 @@ impl Pool {
     pub fn counters(&self) -> PoolCounters {
         let marks = self.columns.endpoints.iter().map(|endpoint| endpoint.marks.dropped());
         PoolCounters {
+            refused: self.counters.refused + self.room.shed(),
             dropped_events: self.events.dropped(),
             dropped_marks: marks.sum(),
             ..self.counters

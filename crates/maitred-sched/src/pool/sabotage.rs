@@ -13,6 +13,14 @@ pub(crate) enum Sabotage {
     SkipHardFilters,
     /// Caps are not looked at.
     SkipCaps,
+    /// A waiting call that leaves is not counted.
+    LoseTicket,
+    /// The limits of room are not looked at.
+    SkipRoom,
+    /// As many calls wait as come.
+    EndlessRoom,
+    /// Who came last goes first.
+    LastFirst,
     /// Choices depend on something outside.
     #[cfg(test)]
     AmbientChance,

@@ -1,7 +1,8 @@
 //! Random lives of a pool in virtual time, with everything that must hold looked at after every step.
 //!
 //! Grammar of a step: an endpoint comes, proves, fails probes, drains, restarts, dies; a page is read, late or from a life
-//! that is over; a call asks, with a prompt that others share or without, gets output, ends, ends twice; a cache stores and lets go; the clock goes on, leaps, or jumps back; the settings change. The
+//! that is over; a call asks, with a prompt that others share or without, waits, leaves, gets output, ends, ends twice; a cache
+//! stores and lets go; the clock goes on, leaps, or jumps back; the settings change. The
 //! world keeps its own book of leases and compares: the pool's invariants are checked by the pool (`check_invariants`), and
 //! again from outside by rows, picks and refusals. The last tests break the pool on purpose and expect the checks to fire.
 //!
@@ -10,6 +11,8 @@
 //!
 //! Replay: `MAITRED_SIM_SEED=n` runs one seed of each kind, `MAITRED_SIM_SEEDS=n` the first n long ones, `MAITRED_SIM_STEPS=n` sets
 //! their length, `MAITRED_SIM_SHORT=n` the number of short ones.
+
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +25,7 @@ use crate::pool::sabotage::Sabotage;
 use crate::{
     Ask, AttemptKind, Delivery, DrainCause, EndpointOptions, EndpointRow, EndpointState, Explain, Filter, FinishReport,
     LoraSignal, Observed, PickReason, Picked, Picker, Pool, PoolEvent, PoolOptions, Profile, Proofs, ReadinessReport,
-    Refusal, Scorer, Signals, StalenessPolicy, Weighted,
+    Refusal, Scorer, ShedCause, Signals, StalenessPolicy, TicketId, Weighted,
 };
 
 const DEFAULT_SEEDS: u64 = 250;
@@ -58,6 +61,10 @@ struct World {
     rng: Rng,
     pool: Pool,
     now: Time,
+    /// The newest moment that the pool was told of.
+    latest: Time,
+    /// Calls that wait.
+    waiting: BTreeMap<TicketId, waiting::Queued>,
     /// Leases that this world has not finished.
     live: Vec<(LeaseId, EndpointId)>,
     ended: Vec<LeaseId>,
@@ -94,6 +101,8 @@ impl World {
             rng,
             pool,
             now: Time::from_millis(10_000),
+            latest: Time::from_millis(10_000),
+            waiting: BTreeMap::new(),
             live: Vec::new(),
             ended: Vec::new(),
             known: Vec::new(),
@@ -152,17 +161,18 @@ impl World {
             68..86 => self.finish()?,
             86 => self.finish_again()?,
             87 => self.end_of_life(),
-            88..97 => self.pass_time(),
+            88..96 => self.pass_time(),
+            96 => self.leave()?,
             97 if self.rng.bool() => self.cool(),
             97 => self.cache(),
-            98..99 => self.pool.reconfigure(options(&mut self.rng), profile(&mut self.rng)),
+            98..99 => self.reconfigure(),
             _ => self.pool.advance(self.now),
         }
         // Now and then nobody fetches events, so that the queue runs over.
         if self.rng.u32(..4) > 0 {
             self.fetch_events();
         }
-        Ok(())
+        self.drain()
     }
 
     fn any_known(&mut self) -> Option<EndpointId> {
@@ -293,9 +303,13 @@ impl World {
             } else {
                 Explain::Short
             },
+            ..Ask::default()
         };
         // The pool's time may be ahead of this world's, which jumps back.
         self.pool.advance(self.now);
+        if self.rng.bool() {
+            return self.ask(&ask);
+        }
         let before = Before::of(&self.pool, self.now);
         let picked = self.pool.pick(&ask, self.now);
         self.asks += 1;
@@ -449,6 +463,7 @@ impl World {
         } else {
             self.now + Duration::from_millis(millis)
         };
+        self.latest = self.latest.max(self.now);
     }
 
     fn cool(&mut self) {
@@ -518,8 +533,13 @@ impl World {
     fn wind_up(&mut self) -> Checked {
         while !self.live.is_empty() {
             self.finish_at(0, LeaseEnd::Success)?;
+            self.drain()?;
             self.check()?;
         }
+        self.now = self.latest + Duration::from_secs(3_600);
+        self.latest = self.now;
+        self.drain()?;
+        self.check()?;
         let (leases, retries) = (self.pool.live_leases(), self.pool.live_retries());
         ensure(leases == 0 && retries == 0, "S1", || {
             format!("{leases} leases and {retries} retries left behind")
@@ -545,10 +565,12 @@ struct Seen {
     on_probation: bool,
     is_fresh: bool,
     has_room: bool,
+    /// Whether it has room for a call that could wait.
+    has_space: bool,
 }
 
 impl Seen {
-    fn of(row: &EndpointRow<'_>) -> Self {
+    fn of(pool: &Pool, row: &EndpointRow<'_>) -> Self {
         Self {
             endpoint: row.endpoint,
             is_ready: matches!(row.state, EndpointState::Ready | EndpointState::Ejected { .. }),
@@ -556,6 +578,7 @@ impl Seen {
             on_probation: row.on_probation,
             is_fresh: row.is_fresh,
             has_room: row.in_flight < row.cap,
+            has_space: waiting::has_space(pool, row),
         }
     }
 }
@@ -563,7 +586,7 @@ impl Seen {
 impl Before {
     fn of(pool: &Pool, now: Time) -> Self {
         Self {
-            rows: pool.rows(now).map(|row| Seen::of(&row)).collect(),
+            rows: pool.rows(now).map(|row| Seen::of(pool, &row)).collect(),
             policy: pool.options().staleness.policy,
             has_hard_filters: pool.profile().filters().iter().any(|filter| !filter.is_soft()),
             live: pool.live_leases(),
@@ -613,6 +636,7 @@ impl Before {
                 let free = |row: &&Seen| !row.is_ejected && !row.on_probation && self.can_serve(row);
                 self.live >= self.max_leases || self.has_hard_filters || !self.untried(ask).any(|row| free(&row))
             }
+            Refusal::Shed { .. } => false,
         };
         ensure(right, "S1", || format!("{refusal:?} against {:?}", self.rows))
     }
@@ -648,6 +672,7 @@ fn options(rng: &mut Rng) -> PoolOptions {
     options.prefix.window = rng.u32(1..9);
     options.prefix.window_time = Duration::from_millis(rng.u64(..300));
     options.prefix.min_gain = if rng.bool() { 0.0 } else { rng.f32() * 0.05 };
+    options.waiting = waiting::options(rng);
     options
 }
 
@@ -724,7 +749,7 @@ fn a_million_short_lives_leave_nothing_behind() {
 #[test]
 fn the_steps_reach_everything_that_can_happen() {
     let mut seen = BTreeMap::<_, u64>::new();
-    for seed in 0..20 {
+    for seed in 0..25 {
         let mut world = World::new(seed, None);
         (0..DEFAULT_STEPS).for_each(|_| world.step().unwrap());
         for (what, times) in world.seen {
@@ -760,7 +785,15 @@ fn the_steps_reach_everything_that_can_happen() {
         "matched",
         "fenced",
     ];
-    for what in reasons.chain(refusals).chain(samples).chain(events) {
+    let waits = ["went at once", "waits", "released", "left"].into_iter();
+    let sheds = ShedCause::ALL.iter().map(|cause| cause.label());
+    for what in reasons
+        .chain(refusals)
+        .chain(samples)
+        .chain(events)
+        .chain(waits)
+        .chain(sheds)
+    {
         let times = seen.get(what).copied().unwrap_or_default();
         assert!(times >= 20, "{what}: {times} times in {seen:?}");
     }
@@ -784,6 +817,17 @@ fn each_check_fires_when_the_code_is_broken() {
     check(Sabotage::LoseRelease, "S2");
     check(Sabotage::SkipHardFilters, "S3");
     check(Sabotage::SkipCaps, "S4");
+    check(Sabotage::SkipRoom, "S3");
+    // Not every world lets enough calls wait.
+    for (sabotage, invariant) in [
+        (Sabotage::LoseTicket, "S1"),
+        (Sabotage::EndlessRoom, "S4"),
+        (Sabotage::LastFirst, "S5"),
+    ] {
+        let fired = first_to_fire(sabotage);
+        let right = fired.iter().all(|fired| *fired == invariant);
+        assert!(fired.len() >= 3 && right, "{sabotage:?}: {fired:?}");
+    }
 }
 
 #[test]
@@ -808,6 +852,8 @@ fn the_pools_own_check_fires_without_help_from_outside() {
         (Sabotage::LoseRelease, "S2"),
         (Sabotage::SkipHardFilters, "S3"),
         (Sabotage::SkipCaps, "S4"),
+        (Sabotage::LoseTicket, "S1"),
+        (Sabotage::EndlessRoom, "S4"),
     ] {
         let mut world = World::new(1, Some(sabotage));
         let fired = (0..DEFAULT_STEPS).find_map(|_| {
