@@ -19,6 +19,7 @@ mod process;
 mod profiles;
 mod quotas;
 mod shadows;
+mod sharing;
 
 /// Reads a secret from where the configuration says, or says why it cannot.
 pub type ReadSecret<'a> = dyn Fn(&SecretRef) -> Result<String, String> + 'a;
@@ -55,6 +56,7 @@ impl<'a> Checker<'a> {
             auth,
             pools: self.pools(&raw.pools, &profiles),
             quotas: self.quotas(raw),
+            sharing: self.sharing(raw.sharing.as_ref()),
             timeouts: self.timeouts(&raw.timeouts),
             limits: self.limits(&raw.limits),
             decisions: self.decisions(raw.decisions),

@@ -31,5 +31,5 @@ pub use secret::Secret;
 pub use settings::{
     AuthSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings, Limits, ListenerSettings, LogSettings,
     ModelSettings, PoolChange, PoolSettings, Probes, QuotaSettings, ReadinessProbe, ScrapeSettings, Settings,
-    ShadowSettings, StartupProbe, Timeouts, TlsFiles,
+    ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
 };

@@ -8,6 +8,7 @@ mod probes;
 mod process;
 mod profiles;
 mod quotas;
+mod sharing;
 mod word;
 
 use schemars::JsonSchema;
@@ -24,6 +25,7 @@ pub(crate) use process::{Decisions, Limits, Log, Timeouts};
 pub use process::{Detail, LogFormat, LogLevel};
 pub(crate) use profiles::{Profile, built_in_profiles};
 pub(crate) use quotas::{Dimension, Quota, Tasks};
+pub(crate) use sharing::Sharing;
 use word::Word;
 
 /// The configuration of maitred, in one YAML file.
@@ -57,6 +59,9 @@ pub(crate) struct File {
     /// Units of work that span many calls.
     #[serde(default)]
     pub(crate) tasks: Tasks,
+    /// What several gateways tell each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sharing: Option<Sharing>,
     /// How long anything may take.
     #[serde(default)]
     pub(crate) timeouts: Timeouts,

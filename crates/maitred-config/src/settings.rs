@@ -15,6 +15,7 @@ pub use pool::{
 };
 
 use crate::raw::{Detail, LogFormat, LogLevel};
+use crate::secret::Secret;
 
 mod pool;
 
@@ -31,6 +32,8 @@ pub struct Settings {
     pub pools: Vec<Arc<PoolSettings>>,
     /// What callers may use.
     pub quotas: QuotaSettings,
+    /// What several gateways tell each other, if they do.
+    pub sharing: Option<SharingSettings>,
     /// How long anything may take.
     pub timeouts: Timeouts,
     /// How large anything may be.
@@ -68,6 +71,17 @@ pub struct AuthSettings {
     pub keys: KeyRing,
     /// Who calls without a key are accounted to, if they are accepted.
     pub anonymous: Option<TenantId>,
+}
+
+/// What several gateways tell each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharingSettings {
+    /// The server's address, with its password if it has one.
+    pub url: Secret,
+    /// What the keys in the server begin with.
+    pub group: String,
+    /// How often each gateway speaks, at least.
+    pub period: Duration,
 }
 
 /// What callers may use.
@@ -174,6 +188,7 @@ impl Settings {
                 "limits.connections",
                 self.limits.connections != before.limits.connections,
             ),
+            ("sharing", self.sharing != before.sharing),
             ("log", self.log != before.log),
         ];
         differs

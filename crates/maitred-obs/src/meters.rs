@@ -81,6 +81,9 @@ struct PoolFamilies {
     scrapes: Counters,
     probes: Counters,
     shadows: Counters,
+    sharing_up: Family<Labels, Gauge>,
+    sharing_peers: Family<Labels, Gauge>,
+    sharing_messages: Counters,
 }
 
 impl Meters {
@@ -196,6 +199,9 @@ impl Families {
                 retries_denied: register(registry, &metric::RETRIES_DENIED, Counters::default()),
                 leases_abandoned: register(registry, &metric::LEASES_ABANDONED, Counters::default()),
                 events: register(registry, &metric::POOL_EVENTS, Counters::default()),
+                sharing_up: register(registry, &metric::SHARING_UP, Family::default()),
+                sharing_peers: register(registry, &metric::SHARING_PEERS, Family::default()),
+                sharing_messages: register(registry, &metric::SHARING_MESSAGES, Counters::default()),
                 scrapes: register(registry, &metric::SCRAPES, Counters::default()),
                 probes: register(registry, &metric::PROBES, Counters::default()),
                 shadows: register(registry, &metric::SHADOWS, Counters::default()),
@@ -326,6 +332,10 @@ pub struct PoolMeters {
     probes: ByWord,
     shadows: Counters,
     pool: PoolName,
+    sharing_messages: ByWord,
+    sharing_up: Family<Labels, Gauge>,
+    sharing_peers: Family<Labels, Gauge>,
+    own: Labels,
 }
 
 impl PoolMeters {
@@ -342,6 +352,10 @@ impl PoolMeters {
             probes: ByWord::new(&families.probes, pool, "result"),
             shadows: families.shadows.clone(),
             pool: pool.clone(),
+            sharing_messages: ByWord::new(&families.sharing_messages, pool, "result"),
+            sharing_up: families.sharing_up.clone(),
+            sharing_peers: families.sharing_peers.clone(),
+            own,
         }
     }
 
@@ -395,6 +409,22 @@ impl PoolMeters {
             agreed: counter("true"),
             differed: counter("false"),
         }
+    }
+
+    /// Counts a message among gateways.
+    pub fn shared(&self, result: &'static str) {
+        self.sharing_messages.inc(result);
+    }
+
+    /// Says whether the shared log can be used.
+    pub fn sharing_up(&self, is_up: bool) {
+        self.sharing_up.get_or_create(&self.own).set(i64::from(is_up));
+    }
+
+    /// Says how many other gateways are heard of.
+    pub fn sharing_peers(&self, peers: usize) {
+        let peers = i64::try_from(peers).unwrap_or(i64::MAX);
+        self.sharing_peers.get_or_create(&self.own).set(peers);
     }
 
     /// Counts a probe.

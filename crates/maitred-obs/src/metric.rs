@@ -68,6 +68,12 @@ metrics! {
         "Leases dropped without an outcome; always zero unless a task of the gateway died";
     POOL_EVENTS: Counter "maitred_pool_events" ["pool", "event"]
         "Changes in a pool's life: an endpoint became ready, was ejected, returned, is draining, is gone, panic began or ended";
+    SHARING_UP: Gauge "maitred_sharing_up" ["pool"]
+        "Whether the shared log can be written and read; without it the gateway knows its own calls and the endpoints' pages";
+    SHARING_PEERS: Gauge "maitred_sharing_peers" ["pool"]
+        "Other gateways before the same pool that are heard of";
+    SHARING_MESSAGES: Counter "maitred_sharing_messages" ["pool", "result"]
+        "Messages among gateways: sent, heard, unreadable, and lost for want of the shared log";
     SCRAPES: Counter "maitred_scrapes" ["pool", "result"]
         "Reads of endpoints' metrics pages, by result";
     PROBES: Counter "maitred_probes" ["pool", "result"]
@@ -90,6 +96,8 @@ metrics! {
         "Used share of the endpoint's KV cache, 0 to 1, as it last reported";
     ENDPOINT_KV_ESTIMATE: Gauge "maitred_endpoint_kv_cache_estimate_ratio" ["pool", "endpoint"]
         "Used share of the KV cache carried forward by what this gateway has sent since the last report, 0 to 1";
+    ENDPOINT_QUEUE: Gauge "maitred_endpoint_queue_seconds" ["pool", "endpoint"]
+        "Prefill work that a new call would wait for on the endpoint, own and others', as reckoned, in seconds";
     ENDPOINT_AGE: Gauge "maitred_endpoint_signals_age_seconds" ["pool", "endpoint"]
         "Age of the endpoint's last good report, in seconds";
     ENDPOINT_CUSTOM: Gauge "maitred_endpoint_custom" ["pool", "endpoint", "name"]

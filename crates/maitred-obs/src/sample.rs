@@ -73,6 +73,8 @@ pub struct EndpointSample {
     pub kv_used: Option<f64>,
     /// KV use 0 to 1, carried forward.
     pub kv_estimate: Option<f64>,
+    /// Seconds of prefill work before a new call, as reckoned.
+    pub queue_seconds: f64,
     /// Seconds since the last good report.
     pub age: Option<f64>,
     /// The figures of the configuration's own choice, by name, as reported.
@@ -93,13 +95,14 @@ impl fmt::Debug for EndpointCollector {
 
 type Reading = fn(&EndpointSample) -> Option<f64>;
 
-const GAUGES: [(&Metric, Reading); 7] = [
+const GAUGES: [(&Metric, Reading); 8] = [
     (&metric::ENDPOINT_SHARE, |sample| Some(sample.share)),
     (&metric::ENDPOINT_IN_FLIGHT, |sample| Some(as_f64(sample.in_flight))),
     (&metric::ENDPOINT_WAITING, |sample| sample.waiting),
     (&metric::ENDPOINT_RUNNING, |sample| sample.running),
     (&metric::ENDPOINT_KV, |sample| sample.kv_used),
     (&metric::ENDPOINT_KV_ESTIMATE, |sample| sample.kv_estimate),
+    (&metric::ENDPOINT_QUEUE, |sample| Some(sample.queue_seconds)),
     (&metric::ENDPOINT_AGE, |sample| sample.age),
 ];
 

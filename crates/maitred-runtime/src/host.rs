@@ -10,7 +10,7 @@ use maitred_config::{EngineSettings, PoolSettings};
 use maitred_engines::{Engine, MetricMapping, PageSignals};
 use maitred_obs::{EndpointSample, Meters, PoolMeters};
 use maitred_sched::{
-    DrainCause, Explain, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, Signals,
+    DrainCause, Explain, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, ShareMessage, Signals,
 };
 use maitred_types::{
     Address, EndpointId, FaultKind, LeaseEnd, LeaseId, ModelName, PoolName, PromptChain, Time, TokenCount, Usage,
@@ -224,6 +224,27 @@ impl PoolHost {
         if has_events {
             self.bell.notify_one();
         }
+    }
+
+    /// What the other gateways should know.
+    pub(crate) fn share(&self, now: Time) -> ShareMessage {
+        self.with_pool(|pool| pool.share(now))
+    }
+
+    pub(crate) fn hear(&self, from: u64, message: &ShareMessage, now: Time) {
+        self.with_pool(|pool| pool.hear(from, message, now));
+    }
+
+    pub(crate) fn hear_past(&self, _from: u64, message: &ShareMessage, now: Time) {
+        self.with_pool(|pool| pool.hear_past(message, now));
+    }
+
+    pub(crate) fn peers(&self) -> usize {
+        self.core.lock().pool.peers()
+    }
+
+    pub(crate) fn booked_unshared(&self) -> u32 {
+        self.core.lock().pool.booked_unshared()
     }
 
     pub(crate) fn spare(&self, endpoint: EndpointId, wait: Duration, now: Time) {

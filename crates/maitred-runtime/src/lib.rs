@@ -18,6 +18,7 @@ mod runtime;
 mod sample;
 mod session;
 mod shadows;
+mod sharing;
 mod snapshot;
 mod tasks;
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::fetch::Fetcher;
 use crate::host::PoolHost;
 use crate::keeper::Keeper;
 use crate::quota::QuotaHost;
+use crate::sharing::Sharing;
 use crate::snapshot::Snapshot;
 use crate::tasks::Tasks;
 
@@ -115,6 +116,7 @@ impl Runtime {
                     found: Arc::default(),
                 };
                 self.tasks.spawn_until_stop(keeper.clone().keep());
+                self.begin_sharing(&keeper.host);
                 let kept = Kept {
                     keeper,
                     discovery: self.tasks.child(),
@@ -128,6 +130,17 @@ impl Runtime {
             kept.discovery.spawn_until_stop(kept.keeper.clone().discover());
         }
         Arc::clone(&kept.keeper.host)
+    }
+
+    fn begin_sharing(&self, host: &Arc<PoolHost>) {
+        let snapshot = self.snapshot();
+        let Some(settings) = &snapshot.settings().sharing else {
+            return;
+        };
+        match Sharing::new(Arc::clone(host), self.clock, self.seed, settings) {
+            Ok(sharing) => sharing.begin(&self.tasks),
+            Err(error) => tracing::error!(pool = %host.name(), %error, "gateways cannot talk to each other"),
+        }
     }
 
     /// The settings that hold now. A call takes them once.

@@ -26,6 +26,7 @@ pub(crate) fn of(pool: &PoolName, row: &EndpointRow<'_>, custom: BTreeMap<String
         running: row.reported.map(|signals| f64::from(signals.running)),
         kv_used: row.reported.and_then(|signals| signals.kv_used),
         kv_estimate: row.estimate.kv_used,
+        queue_seconds: row.queue_seconds,
         age: row.age.map(|age| age.as_secs_f64()),
         custom,
     }

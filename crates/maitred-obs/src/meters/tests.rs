@@ -68,6 +68,7 @@ fn sample() -> EndpointSample {
         running: None,
         kv_used: Some(0.5),
         kv_estimate: Some(0.625),
+        queue_seconds: 0.25,
         age: Some(0.05),
         custom: [("heat".to_owned(), 61.5)].into(),
     }
@@ -157,6 +158,9 @@ fn every_declared_metric_is_on_the_page_and_nothing_else() {
     pool.scraped("ok");
     pool.probed("ok");
     pool.shadow("round-robin").considered(true);
+    pool.shared("sent");
+    pool.sharing_up(true);
+    pool.sharing_peers(1);
     let page = meters.page();
     let mut described: Vec<_> = page
         .lines()

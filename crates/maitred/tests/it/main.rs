@@ -23,6 +23,7 @@ mod protocol;
 mod quota;
 mod readme;
 mod sdk;
+mod sharing;
 mod table;
 mod tls;
 mod traffic;
