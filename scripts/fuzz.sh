@@ -23,5 +23,6 @@ fuzz request crates/maitred-llm/corpus/request
 fuzz chain crates/maitred-llm/corpus/request
 fuzz sse crates/maitred-llm/corpus/sse
 fuzz metrics_page crates/maitred-engines/fixtures
+fuzz kv_events
 fuzz response crates/maitred-proxy/corpus/response
 fuzz config examples

@@ -37,3 +37,35 @@ pub fn fuzz_figure(data: &[u8]) {
         assert_eq!(Figure::parse(&figure.to_string()), Ok(figure));
     }
 }
+
+/// Any bytes as a batch of KV events, and as what comes in over the wire: no panic, what was read is written and read the same,
+/// and no more blocks are known than were told.
+pub fn fuzz_kv_events(data: &[u8]) {
+    use crate::kv_events::{KvBatch, KvEvent, KvMessage, KvTrack, zmtp};
+    if let Ok(batch) = KvBatch::read(data) {
+        let told = batch.events.iter().map(|event| match event {
+            KvEvent::Stored(stored) => stored.hashes.len(),
+            KvEvent::Removed(_) | KvEvent::Cleared => 0,
+        });
+        let told: usize = told.sum();
+        let mut track = KvTrack::new();
+        let change = track.take(1, &batch);
+        assert!(track.known() <= told && change.stored as usize <= told);
+        let known = KvBatch {
+            passed_over: 0,
+            at: batch.at.filter(|at| !at.is_nan()),
+            ..batch
+        };
+        let again = KvBatch::read(&known.write()).map(|again| again.events.len());
+        assert_eq!(again, Ok(known.events.len()));
+    }
+    let mut decoder = zmtp::Decoder::new(1 << 16);
+    decoder.feed(data);
+    while let Ok(Some(incoming)) = decoder.poll() {
+        std::hint::black_box(incoming.reply());
+        if let zmtp::Incoming::Message(frames) = incoming {
+            let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
+            std::hint::black_box(KvMessage::read(&frames));
+        }
+    }
+}

@@ -10,6 +10,7 @@ mod fault;
 #[doc(hidden)]
 pub mod fuzzing;
 mod json;
+pub mod kv_events;
 mod metrics;
 mod readiness;
 mod stream;
