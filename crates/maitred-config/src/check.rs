@@ -61,6 +61,7 @@ impl<'a> Checker<'a> {
             limits: self.limits(&raw.limits),
             decisions: self.decisions(raw.decisions),
             log: process::log(raw.log),
+            recording: self.recording(raw.recording.as_ref()),
         };
         (settings, self.diagnostics)
     }

@@ -30,6 +30,6 @@ pub use reference::{reference_markdown, schema};
 pub use secret::Secret;
 pub use settings::{
     AuthSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings, Limits, ListenerSettings, LogSettings,
-    ModelSettings, PoolChange, PoolSettings, Probes, QuotaSettings, ReadinessProbe, ScrapeSettings, Settings,
-    ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
+    ModelSettings, PoolChange, PoolSettings, Probes, QuotaSettings, ReadinessProbe, RecordingSettings, ScrapeSettings,
+    Settings, ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
 };

@@ -21,7 +21,7 @@ pub use pools::Balance;
 pub(crate) use pools::{Cache, Endpoint, Metrics, Model, Pool};
 pub use probes::StartupCheck;
 use probes::{Ejection, Readiness, Reckoning, Retry, Startup};
-pub(crate) use process::{Decisions, Limits, Log, Timeouts};
+pub(crate) use process::{Decisions, Limits, Log, Recording, Timeouts};
 pub use process::{Detail, LogFormat, LogLevel};
 pub(crate) use profiles::{Profile, built_in_profiles};
 pub(crate) use quotas::{Dimension, Quota, Tasks};
@@ -74,6 +74,9 @@ pub(crate) struct File {
     /// What the gateway writes about itself.
     #[serde(default)]
     pub(crate) log: Log,
+    /// A recording of the traffic for the laboratory: when calls came, how long they were and what they shared, and none of their text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) recording: Option<Recording>,
 }
 
 impl File {

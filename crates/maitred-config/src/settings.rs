@@ -42,6 +42,8 @@ pub struct Settings {
     pub decisions: DecisionSettings,
     /// What is written to the log.
     pub log: LogSettings,
+    /// Where the traffic is recorded for the laboratory, if at all.
+    pub recording: Option<RecordingSettings>,
 }
 
 /// One socket for clients.
@@ -145,6 +147,15 @@ pub struct LogSettings {
     pub level: LogLevel,
 }
 
+/// Where and how much of the traffic is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordingSettings {
+    /// The file, which must not be there yet.
+    pub path: String,
+    /// Most bytes that are written.
+    pub max_size: ByteSize,
+}
+
 /// What became of one pool between two settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolChange {
@@ -190,6 +201,7 @@ impl Settings {
             ),
             ("sharing", self.sharing != before.sharing),
             ("log", self.log != before.log),
+            ("recording", self.recording != before.recording),
         ];
         differs
             .into_iter()

@@ -9,6 +9,7 @@ mod decision;
 mod log;
 mod meters;
 pub mod metric;
+mod recording;
 mod sample;
 mod sink;
 
@@ -19,5 +20,6 @@ pub use decision::{
 };
 pub use log::{Level, start_log};
 pub use meters::{CallEnd, Meters, ModelMeters, PoolMeters, ShadowMeters};
+pub use recording::{RecordedCall, Recording, RecordingOptions};
 pub use sample::{EndpointSample, EndpointState, SampleSource};
 pub use sink::RecordSink;

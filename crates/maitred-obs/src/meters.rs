@@ -49,6 +49,8 @@ pub struct Meters {
     pub active_calls: Gauge,
     /// Access records that were lost.
     pub records_dropped: Counter,
+    /// Calls that the recording has left out.
+    pub recording_dropped: Counter,
 }
 
 struct Families {
@@ -97,6 +99,7 @@ impl Meters {
             open_connections: register(&mut registry, &metric::OPEN_CONNECTIONS, Gauge::default()),
             active_calls: register(&mut registry, &metric::ACTIVE_CALLS, Gauge::default()),
             records_dropped: register(&mut registry, &metric::RECORDS_DROPPED, Counter::default()),
+            recording_dropped: register(&mut registry, &metric::RECORDING_DROPPED, Counter::default()),
             registry: Mutex::new(Registry::default()),
         };
         let build: Family<Labels, Gauge> = register(&mut registry, &metric::BUILD, Family::default());

@@ -112,6 +112,8 @@ metrics! {
         "Client connections closed before their first call: too many, or a failed TLS handshake";
     RECORDS_DROPPED: Counter "maitred_access_records_dropped" []
         "Access records lost because their reader was slower than the traffic for too long";
+    RECORDING_DROPPED: Counter "maitred_recording_dropped" []
+        "Calls left out of the recording because its file is full, cannot be written, or was slower than the traffic for too long";
     RELOADS: Counter "maitred_config_reloads" ["result"]
         "Reloads of the configuration, by result; an invalid file leaves the running settings untouched";
     BUILD: Gauge "maitred_build_info" ["version"]

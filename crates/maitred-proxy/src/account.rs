@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use maitred_llm::{Reply, dialect_of, error_body};
-use maitred_obs::{AccessRecord, CallEnd};
+use maitred_obs::{AccessRecord, CallEnd, RecordedCall};
 use maitred_runtime::{AttemptEnd, Booking, Choice, Decision, NoPlace, Principal, Reserved, Route};
 use maitred_types::{
     Address, Dialect, EndpointId, FaultKind, LeaseEnd, OutcomeStatus, RequestId, Time, TokenCount, UnixMillis, Usage,
@@ -59,6 +59,7 @@ pub(crate) struct Account {
     pub(crate) status: u16,
     pub(crate) usage: Option<Usage>,
     pub(crate) prompt: Prompt,
+    pub(crate) session: Option<u64>,
     detail: Option<String>,
     is_closed: bool,
 }
@@ -95,6 +96,7 @@ impl Account {
             status: 0,
             usage: None,
             prompt: Prompt::default(),
+            session: None,
             detail: None,
             is_closed: false,
         })
@@ -176,7 +178,7 @@ impl Account {
         if let Some(booking) = &self.booking
             && let Some(chain) = self.prompt.with(reply)
         {
-            booking.extended(&chain);
+            booking.extended(&chain, self.now());
         }
     }
 
@@ -278,6 +280,7 @@ impl Account {
             (None, None) => {}
         }
         self.gate.meters.active_calls.dec();
+        self.record();
         self.write_record(status, &end);
         self.keep_decision(&end);
     }
@@ -313,6 +316,27 @@ impl Account {
             first_token: end.first_token,
             duration: end.duration,
         });
+    }
+
+    /// Puts the call into the recording of the traffic, however it ended: it was there to be served.
+    fn record(&self) {
+        let (Some(recording), Some(route)) = (&self.gate.recording, &self.route) else {
+            return;
+        };
+        let usage = self.usage.as_ref();
+        let input = usage.map_or(self.prompt.tokens, |usage| usage.input);
+        if input > TokenCount::ZERO {
+            recording.append(RecordedCall {
+                arrived: self.arrived,
+                model: route.served_as.clone(),
+                tenant: self.principal.as_ref().map(|principal| principal.tenant.clone()),
+                session: self.session,
+                input,
+                cached: usage.and_then(|usage| usage.cached_input),
+                output: usage.map_or(TokenCount::ZERO, |usage| usage.output),
+                chain: self.prompt.chain.clone(),
+            });
+        }
     }
 
     fn write_record(&self, status: OutcomeStatus, end: &CallEnd) {

@@ -91,6 +91,7 @@ fn failed(fault: Fault, end: LeaseEnd) -> Failed {
 /// Tries until there is a good beginning. The fault returned is the first one: it explains the most.
 pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fault> {
     let pool = &call.route.pool;
+    account.session = call.session;
     let is_pinned = call.balance == Balance::Connection;
     let mut tried: SmallVec<[EndpointId; 4]> = SmallVec::new();
     let mut first: Option<Fault> = None;

@@ -89,7 +89,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let route = route(&snapshot, &principal, view.as_ref(), &head.headers)?;
     account.route = Some(Arc::clone(&route));
     let lengths = length_key(route.served_as.as_str(), principal.tenant.as_str(), kind as u64);
-    let mut edited = edit(kind, &route, view.as_ref(), body);
+    let mut edited = edit(account, (kind, &route), view.as_ref(), body);
     account.prompt = std::mem::take(&mut edited.prompt);
     account.is_stream = edited.is_stream;
     account.task = quota::task(&head.headers, &settings.quotas.task_header)?;
@@ -222,7 +222,7 @@ struct Edited {
 }
 
 /// Splices in the endpoint's name of the model and the wish for usage; every other byte stays as it came.
-fn edit(kind: CallKind, route: &Route, view: Option<&BodyView>, body: Bytes) -> Edited {
+fn edit(account: &Account, (kind, route): (CallKind, &Route), view: Option<&BodyView>, body: Bytes) -> Edited {
     let Some(view) = view else {
         let input = TokenCount::saturating_from(body.len() as u64 / 4);
         let segments = Segments::from_iter([body]);
@@ -243,7 +243,7 @@ fn edit(kind: CallKind, route: &Route, view: Option<&BodyView>, body: Bytes) -> 
     let limit = view
         .output_limit()
         .map(|tokens| TokenCount::saturating_from(tokens.saturating_mul(view.choices())));
-    let (prompt, reply) = Prompt::read(kind, route, view);
+    let (prompt, reply) = Prompt::read(kind, route, view, account.gate.chain_use());
     let output = view
         .output_limit()
         .unwrap_or(EXPECTED_OUTPUT)

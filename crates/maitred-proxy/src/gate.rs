@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use maitred_obs::{LogFormat, Meters, RecordSink};
+use maitred_obs::{LogFormat, Meters, RecordSink, Recording};
 use maitred_runtime::{Clock, DecisionRing, Pins, Runtime, Tasks};
 use maitred_types::RequestId;
 
 use crate::cutoff::Cutoff;
+use crate::prompt::ChainUse;
 use crate::shard::Shard;
 
 /// The shared things of the data path, and one thread's own.
@@ -20,6 +21,7 @@ pub(crate) struct Gate {
     pub(crate) meters: Arc<Meters>,
     pub(crate) records: RecordSink,
     pub(crate) record_format: LogFormat,
+    pub(crate) recording: Option<Recording>,
     pub(crate) shard: Shard,
     /// Where this thread's calls leave why they went where they went.
     pub(crate) decisions: Arc<DecisionRing>,
@@ -29,6 +31,15 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    /// Who reads prompts' chains besides the scheduler.
+    pub(crate) const fn chain_use(&self) -> ChainUse {
+        if self.recording.is_some() {
+            ChainUse::Recorded
+        } else {
+            ChainUse::Scheduled
+        }
+    }
+
     /// An id for a call that came without one.
     pub(crate) fn request_id(&self) -> RequestId {
         self.ids.next()

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use maitred_config::Settings;
-use maitred_obs::{LogFormat, Meters, RecordSink};
+use maitred_obs::{LogFormat, Meters, RecordSink, Recording};
 use maitred_runtime::{Runtime, Tasks};
 use tokio_rustls::TlsAcceptor;
 
@@ -28,6 +28,8 @@ pub struct PlaneOptions {
     pub records: RecordSink,
     /// How records are written.
     pub record_format: LogFormat,
+    /// Where the traffic is recorded, if at all.
+    pub recording: Option<Recording>,
     /// TLS of each listener, in the order of the settings.
     pub tls: Vec<Option<Arc<rustls::ServerConfig>>>,
     /// Makes request ids differ from those of other gateways.
@@ -70,6 +72,7 @@ impl DataPlane {
                 meters: Arc::clone(meters),
                 records: options.records.clone(),
                 record_format: options.record_format,
+                recording: options.recording.clone(),
                 shard: Shard::default(),
                 decisions: runtime.decisions().add_ring(),
                 connections: Arc::clone(&connections),

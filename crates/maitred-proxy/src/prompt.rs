@@ -14,11 +14,20 @@ pub(crate) struct Prompt {
     size: PromptSize,
 }
 
+/// Who reads a prompt's chain besides the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChainUse {
+    /// The recording of the traffic.
+    Recorded,
+    /// Nobody.
+    Scheduled,
+}
+
 impl Prompt {
     /// Reads the prompt of a body. Also says where its answer goes on, if that will be worth knowing.
-    pub(crate) fn read(kind: CallKind, route: &Route, view: &BodyView) -> (Self, Option<Reply>) {
+    pub(crate) fn read(kind: CallKind, route: &Route, view: &BodyView, use_of: ChainUse) -> (Self, Option<Reply>) {
         let ratio = route.ratio.get();
-        let text = if route.reads_chain {
+        let text = if route.reads_chain || use_of == ChainUse::Recorded {
             PromptText::read(view, kind, route.chain_rule)
         } else {
             None
@@ -37,7 +46,7 @@ impl Prompt {
             chain: Some(text.chain(ratio)),
             size: text.size(),
         };
-        (prompt, text.take_reply())
+        (prompt, text.take_reply().filter(|_| route.reads_chain))
     }
 
     /// Learns from what the endpoint counted.

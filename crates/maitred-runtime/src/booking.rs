@@ -171,8 +171,8 @@ impl Booking {
     }
 
     /// The answer is there in full: the conversation's next turn will begin with `chain`, the prompt and the answer.
-    pub fn extended(&self, chain: &PromptChain) {
-        self.host.extend(self.lease, chain);
+    pub fn extended(&self, chain: &PromptChain, now: Time) {
+        self.host.extend(self.lease, chain, now);
     }
 
     /// The endpoint has too much to do and wants to be spared for `wait`.

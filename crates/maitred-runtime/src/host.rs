@@ -208,9 +208,10 @@ impl PoolHost {
         self.core.lock().pool.progress(lease, output, now);
     }
 
-    /// Tells the core what the endpoint holds once it has answered. The core has no use for it yet.
-    #[expect(clippy::unused_self, reason = "the prefix index, which this is for, follows")]
-    pub(crate) const fn extend(&self, _lease: LeaseId, _chain: &PromptChain) {}
+    /// Tells the core what the endpoint holds once it has answered.
+    pub(crate) fn extend(&self, lease: LeaseId, chain: &PromptChain, now: Time) {
+        self.core.lock().pool.extend(lease, chain, now);
+    }
 
     pub(crate) fn finish(&self, lease: LeaseId, end: LeaseEnd, usage: Option<&Usage>, now: Time) {
         let has_events = {

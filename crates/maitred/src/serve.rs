@@ -1,5 +1,7 @@
 //! `maitred serve`: puts the gateway together, and takes it down in order.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use maitred_config::Settings;
+use maitred_config::{RecordingSettings, Settings};
 use maitred_console::Console;
-use maitred_obs::{Level, Meters, RecordSink, start_log};
+use maitred_obs::{Level, Meters, RecordSink, Recording, RecordingOptions, start_log};
 use maitred_proxy::{DataPlane, PlaneOptions};
 use maitred_runtime::{Clock, Runtime, Tasks};
 use tokio::net::TcpListener;
@@ -24,6 +26,8 @@ const CONTROL_THREADS: usize = 1;
 
 /// How long background work may take to end: an operator's half-finished request must not hold up the exit.
 const LAST_TASKS: Duration = Duration::from_secs(2);
+/// Tokens of a block in a recording of the traffic.
+const RECORDED_BLOCK: u32 = 64;
 /// How long the reader of access records may take for the last of them.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 
@@ -103,6 +107,7 @@ struct Gateway {
     tasks: Tasks,
     plane: DataPlane,
     records: RecordSink,
+    recording: Option<Recording>,
 }
 
 impl Gateway {
@@ -133,6 +138,10 @@ impl Gateway {
         let (clock, tasks) = (Clock::start(), Tasks::new());
         let meters = Arc::new(Meters::new(env!("CARGO_PKG_VERSION")));
         let records = RecordSink::start(records_out(args)?, meters.records_dropped.clone())?;
+        let recording = settings
+            .recording
+            .as_ref()
+            .and_then(|wanted| record(wanted, clock, &meters));
         let certificates = Certificates::load(&settings, &args.config)?;
         let admin = settings.admin;
         let runtime = Runtime::start(
@@ -161,6 +170,7 @@ impl Gateway {
             threads: args.threads.unwrap_or_else(cores),
             records: records.clone(),
             record_format: format,
+            recording: recording.clone(),
             tls: certificates.servers(),
             salt: random(),
         };
@@ -176,6 +186,7 @@ impl Gateway {
             tasks,
             plane,
             records,
+            recording,
         })
     }
 
@@ -192,8 +203,13 @@ impl Gateway {
         if tokio::time::timeout(LAST_TASKS, self.tasks.wait()).await.is_err() {
             tracing::warn!(tasks = self.tasks.running(), "some background work did not end in time");
         }
-        let records = self.records;
-        let closed = tokio::task::spawn_blocking(move || records.close(LAST_RECORDS));
+        let (records, recording) = (self.records, self.recording);
+        let closed = tokio::task::spawn_blocking(move || {
+            records.close(LAST_RECORDS);
+            if let Some(recording) = recording {
+                recording.close(LAST_RECORDS);
+            }
+        });
         if closed.await.is_err() {
             tracing::error!("closing the access records failed");
         }
@@ -202,14 +218,39 @@ impl Gateway {
     }
 }
 
-fn records_out(args: &ServeArgs) -> anyhow::Result<Box<dyn std::io::Write + Send>> {
+/// Begins a recording of the traffic. That it cannot be had is no reason not to serve.
+fn record(wanted: &RecordingSettings, clock: Clock, meters: &Meters) -> Option<Recording> {
+    let started = File::create_new(&wanted.path).and_then(|file| {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
+        let options = RecordingOptions {
+            max_bytes: wanted.max_size.get(),
+            block_tokens: RECORDED_BLOCK,
+            key,
+            since: clock.now(),
+        };
+        Recording::start(Box::new(file), options, meters.recording_dropped.clone())
+    });
+    match started {
+        Ok(recording) => {
+            tracing::info!(file = %wanted.path, "recording the traffic, without its text");
+            Some(recording)
+        }
+        Err(error) => {
+            tracing::error!(file = %wanted.path, %error, "the traffic is not recorded: the file must be a new one that can be written");
+            None
+        }
+    }
+}
+
+fn records_out(args: &ServeArgs) -> anyhow::Result<Box<dyn io::Write + Send>> {
     match &args.access_log {
-        None => Ok(Box::new(std::io::stdout())),
+        None => Ok(Box::new(io::stdout())),
         Some(path) => Ok(Box::new(open_log(path)?)),
     }
 }
 
-fn open_log(path: &Path) -> anyhow::Result<std::fs::File> {
+fn open_log(path: &Path) -> anyhow::Result<File> {
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     file.with_context(|| format!("cannot open the access log {}", path.display()))
 }

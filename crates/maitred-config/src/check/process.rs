@@ -1,4 +1,4 @@
-//! Checks of `timeouts`, `limits`, `decisions` and `log`.
+//! Checks of `timeouts`, `limits`, `decisions`, `log` and `recording`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::Checker;
 use crate::forms::{Size, TimeSpan};
 use crate::path::Path;
 use crate::raw;
-use crate::settings::{DecisionSettings, Limits, LogSettings, Timeouts};
+use crate::settings::{DecisionSettings, Limits, LogSettings, RecordingSettings, Timeouts};
 
 impl Checker<'_> {
     pub(super) fn timeouts(&mut self, raw: &raw::Timeouts) -> Timeouts {
@@ -77,6 +77,15 @@ impl Checker<'_> {
             size: raw.size.get(),
             detail: raw.detail,
         }
+    }
+
+    pub(super) fn recording(&mut self, raw: Option<&raw::Recording>) -> Option<RecordingSettings> {
+        let raw = raw?;
+        self.at_least(raw.max_size, 1 << 10, &Path::top("recording").key("max_size"));
+        Some(RecordingSettings {
+            path: raw.path.as_str().to_owned(),
+            max_size: raw.max_size.get(),
+        })
     }
 
     /// Reports a duration of zero.

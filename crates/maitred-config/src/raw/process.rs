@@ -1,10 +1,10 @@
-//! `timeouts`, `limits`, `decisions` and `log`.
+//! `timeouts`, `limits`, `decisions`, `log` and `recording`.
 
 use maitred_types::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::forms::{Size, TimeSpan};
+use crate::forms::{FilePath, Size, TimeSpan};
 
 /// How long anything may take.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -119,6 +119,21 @@ pub enum Detail {
     /// candidates.
     #[default]
     Full,
+}
+
+/// An anonymous recording of the traffic, for the laboratory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Recording {
+    /// The file. One that is there already is left alone, and nothing is recorded then.
+    pub(crate) path: FilePath,
+    /// Most bytes that are written; nothing is recorded after them.
+    #[serde(default = "recording_size")]
+    pub(crate) max_size: Size,
+}
+
+const fn recording_size() -> Size {
+    Size::new(ByteSize::mib(1024))
 }
 
 /// What the gateway writes about itself.

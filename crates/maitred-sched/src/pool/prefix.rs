@@ -146,13 +146,13 @@ impl Pool {
     }
 }
 
-/// The ask's prompt, if its blocks are known.
+/// The ask's prompt, if its blocks are known. One that fills no block counts too: with its answer it may fill many.
 fn prompt<'a>(ask: &Ask<'a>) -> Option<Prompt<'a>> {
-    let chain = ask.chain.filter(|chain| chain.blocks() > 0)?;
+    let chain = ask.chain?;
     let blocks = chain.blocks() as f32 * chain.tokens_per_block();
     Some(Prompt {
         chain,
-        tokens: (ask.input_tokens.get() as f32).max(blocks),
+        tokens: (ask.input_tokens.get() as f32).max(blocks).max(1.0),
     })
 }
 
