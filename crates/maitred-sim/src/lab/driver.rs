@@ -80,6 +80,7 @@ enum Happening {
     Restart(Time),
     Call(Time),
     Wakeup(Time),
+    Talk(Time),
 }
 
 /// Something an engine showed.
@@ -107,6 +108,8 @@ struct Floor<'a> {
     summary: RunSummary,
     shown: Vec<(Time, Shown)>,
     released: Vec<Released>,
+    /// When the gateways talk next.
+    talk_at: Time,
 }
 
 impl<'a> Floor<'a> {
@@ -137,6 +140,7 @@ impl<'a> Floor<'a> {
             },
             shown: Vec::new(),
             released: Vec::new(),
+            talk_at: plan.sharing.map_or(Time::MAX, |period| Time::ZERO + period),
             engines,
             routers,
         }
@@ -166,6 +170,7 @@ impl<'a> Floor<'a> {
             Happening::Restart(self.restarts.last().map_or(Time::MAX, |restart| restart.at)),
             Happening::Call(call.map_or(Time::MAX, |call| call.arrived)),
             Happening::Wakeup(wakeup.unwrap_or(Time::MAX)),
+            Happening::Talk(self.talk_at),
         ];
         let first = order.into_iter().min_by_key(Happening::at)?;
         let is_over = call.is_none() && first.at() > self.last_arrival + self.plan.end.patience;
@@ -189,8 +194,23 @@ impl<'a> Floor<'a> {
                     }
                 }
             }
+            Happening::Talk(_) => self.talk(),
             Happening::Call(_) => {}
         }
+    }
+
+    /// Lets every gateway tell all others what it knows.
+    fn talk(&mut self) {
+        let now = self.now;
+        let said: Vec<_> = self.routers.iter_mut().map(|router| router.share(now)).collect();
+        for (from, message) in (0_u32..).zip(&said) {
+            let Some(message) = message else { continue };
+            let others = self.routers.iter_mut().zip(0_u32..);
+            for (router, _) in others.filter(|(_, to)| *to != from) {
+                router.hear(from, message, now);
+            }
+        }
+        self.talk_at = self.plan.sharing.map_or(Time::MAX, |period| now + period);
     }
 
     /// Brings an engine to this instant, and notes what it shows.
@@ -432,7 +452,12 @@ impl<'a> Floor<'a> {
 impl Happening {
     const fn at(&self) -> Time {
         match *self {
-            Self::Engine(at) | Self::Page(at) | Self::Restart(at) | Self::Call(at) | Self::Wakeup(at) => at,
+            Self::Engine(at)
+            | Self::Page(at)
+            | Self::Restart(at)
+            | Self::Call(at)
+            | Self::Wakeup(at)
+            | Self::Talk(at) => at,
         }
     }
 }

@@ -152,6 +152,8 @@ pub struct RunPlan {
     pub endpoints: Vec<EndpointPlan>,
     /// How many gateways share it. Each sees its own calls only; a call comes to one of them by chance.
     pub gateways: u32,
+    /// How often each tells the others what it has under way, where gateways talk to each other.
+    pub sharing: Option<Duration>,
     /// How they read pages.
     pub scrape: ScrapePlan,
     /// Restarts, in any order.
@@ -173,6 +175,7 @@ impl RunPlan {
         Self {
             endpoints,
             gateways: 1,
+            sharing: None,
             scrape: ScrapePlan::default(),
             restarts: Vec::new(),
             dispatch_delay: Duration::from_micros(200),

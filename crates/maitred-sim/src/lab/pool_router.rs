@@ -1,7 +1,8 @@
 //! The scheduler that serves, as a router: the very code of [`Pool`], fed as the gateway's shell feeds it.
 
 use maitred_sched::{
-    Ask, EndpointOptions, LoraSignal, Pool, PoolOptions, Profile, Proofs, ReadinessReport, SignalSet, Signals,
+    Ask, EndpointOptions, LoraSignal, Pool, PoolOptions, Profile, Proofs, ReadinessReport, ShareMessage, SignalSet,
+    Signals,
 };
 use maitred_types::{EndpointId, LeaseEnd, LeaseId, ModelName, Time, TokenCount, Usage, UsageSource};
 
@@ -173,6 +174,17 @@ impl Router for PoolRouter {
         };
         self.pool.observe(id, &signals, page.asked_at, now);
         self.drop_events();
+    }
+
+    fn share(&mut self, now: Time) -> Option<Vec<u8>> {
+        Some(self.pool.share(now).to_bytes())
+    }
+
+    fn hear(&mut self, from: u32, message: &[u8], now: Time) {
+        // What this very program wrote can be read.
+        if let Ok(message) = ShareMessage::read(message) {
+            self.pool.hear(from.into(), &message, now);
+        }
     }
 
     fn restarted(&mut self, endpoint: EndpointIndex, now: Time) {

@@ -115,6 +115,17 @@ pub trait Router {
         let (_, _, _) = (now, fleet, out);
     }
 
+    /// What the other gateways should know now, as a message; `None` where a policy has nothing of the kind.
+    fn share(&mut self, now: Time) -> Option<Vec<u8>> {
+        let _ = now;
+        None
+    }
+
+    /// A message of the gateway at `from`.
+    fn hear(&mut self, from: u32, message: &[u8], now: Time) {
+        let (_, _, _) = (from, message, now);
+    }
+
     /// When [`Router::released`] wants to be asked although nothing happens.
     fn next_wakeup(&self) -> Option<Time> {
         None

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use maitred_sched::{PoolOptions, Profile};
+use maitred_sched::{PoolOptions, Profile, StalenessPolicy};
 
 use super::*;
 use crate::lab::{CallRecord, EndpointPlan, FrozenPage, PageReading, PoolRouter, ScrapePlan};
@@ -274,4 +274,48 @@ fn a_plan_without_endpoints_or_routers_is_refused() {
     let plan = RunPlan::new(Vec::new(), 1);
     let none = run(&plan, vec![Turns::new(1, false)], workload(1, 1), &mut recorder);
     assert_eq!(none, Err(RunFault::Empty));
+}
+
+/// Tenths by which the calls come more slowly, so that the fleet is busy and not swamped.
+const STRETCH: u64 = 20;
+
+#[test]
+fn gateways_that_talk_make_up_for_old_pages() {
+    let mean_wait = |sharing: Option<Duration>, seed: u64| {
+        let mut plan = RunPlan::new(endpoints(4), seed);
+        plan.gateways = 4;
+        plan.sharing = sharing;
+        plan.scrape.period = Duration::from_secs(10);
+        let routers = (0..4_u64).map(|gateway| -> Box<dyn Router> {
+            let mut options = PoolOptions::default();
+            options.staleness.policy = StalenessPolicy::Trust;
+            let setup = (options, Profile::least_cost());
+            Box::new(PoolRouter::new("pool", &plan.facts(), setup, seed ^ gateway))
+        });
+        let mut records = Vec::new();
+        let mut recorder = |record: &CallRecord| records.push(*record);
+        let calls = workload(1500, seed).map(|call| {
+            call.map(|mut call| {
+                call.arrived = Time::from_nanos(call.arrived.as_nanos() * STRETCH / 10);
+                call
+            })
+        });
+        let summary = run(&plan, routers.collect(), calls, &mut recorder).unwrap();
+        account(&records, &summary, 1500).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        let waits = records
+            .iter()
+            .filter_map(|record| Some(record.first_token?.since(record.arrived).as_secs_f64()));
+        waits.sum::<f64>() / 1500.0
+    };
+    let period = Some(Duration::from_millis(100));
+    let (mut alone, mut together) = (0.0, 0.0);
+    for seed in 1..6 {
+        alone += mean_wait(None, seed);
+        together += mean_wait(period, seed);
+        assert!(
+            (mean_wait(period, seed) - mean_wait(period, seed)).abs() < f64::EPSILON,
+            "seed {seed}"
+        );
+    }
+    assert!(together < 0.9 * alone, "{together} with a talk, {alone} without");
 }
