@@ -26,3 +26,4 @@ fuzz metrics_page crates/maitred-engines/fixtures
 fuzz kv_events
 fuzz response crates/maitred-proxy/corpus/response
 fuzz config examples
+fuzz prefixes

@@ -26,6 +26,7 @@
 
 mod benefit;
 mod slab;
+mod snapshot;
 mod stock;
 mod tree;
 
@@ -38,12 +39,16 @@ use crate::prefix::stock::{Stock, unit};
 use crate::prefix::tree::{Certainty, Tree};
 
 pub(crate) use benefit::{Seen, Switch};
+pub use snapshot::{PrefixSnapshot, SnapshotError};
+pub(crate) use snapshot::{Writer as SnapshotWriter, seal};
 pub use stock::Calibration;
 
 /// Parts of a token that sizes are counted in, so that sums are exact where blocks hold a fraction of a token.
 const UNIT: u32 = 256;
 /// Most blocks of a prompt that are heeded.
 const MAX_BLOCKS: usize = 65_536;
+/// Most blocks that are written into the index from one snapshot, each beginning counted as often as something goes on from it.
+const MAX_READ: usize = 1 << 22;
 /// The part of the bytes that chains of live leases may take up.
 const CLAIM_SHARE: usize = 4;
 /// Of a prediction, the part by which an answer may differ without being a surprise: blocks cut from text hold a varying number of
@@ -433,6 +438,40 @@ impl PrefixIndex {
     pub(crate) fn lost_track(&mut self, slot: usize) {
         self.stocks[slot].lost_track();
         self.fit(number(slot));
+    }
+
+    /// What an endpoint holds, in the writer's budget.
+    pub(crate) fn write(&self, slot: usize, mut writer: SnapshotWriter) -> Vec<u8> {
+        self.tree.write(number(slot), &mut writer);
+        writer.finish()
+    }
+
+    /// Takes what an endpoint held when a snapshot of it was written, in the order of its use. Returns how many blocks it holds now.
+    pub(crate) fn read(&mut self, slot: usize, snapshot: &PrefixSnapshot, now: Time) -> u64 {
+        let entries = &snapshot.entries;
+        let mut goes_on = vec![false; entries.len()];
+        for parent in entries.iter().filter_map(|entry| entry.parent) {
+            goes_on[parent] = true;
+        }
+        let (mut chain, mut left) = (Vec::new(), MAX_READ);
+        let ends = entries.iter().zip(goes_on).rev().filter(|(_, goes_on)| !goes_on);
+        for (end, _) in ends {
+            left = left.saturating_sub(end.end);
+            if left == 0 {
+                break;
+            }
+            chain.clear();
+            chain.resize(end.end, 0);
+            let mut at = Some(end);
+            while let Some(entry) = at {
+                chain[entry.end - entry.run.len()..entry.end].copy_from_slice(&entry.run);
+                at = entry.parent.and_then(|parent| entries.get(parent));
+            }
+            let how = (Certainty::Ready, stamp(now));
+            self.tree.insert(number(slot), &chain, end.unit, how);
+            self.fit(number(slot));
+        }
+        self.tree.shelf(number(slot)).blocks
     }
 
     fn clear(&mut self, slot: u32) {

@@ -6,7 +6,7 @@ use crate::ask::Ask;
 use crate::event::PoolEvent;
 use crate::lease::Lease;
 use crate::pool::Pool;
-use crate::prefix::{Prompt, Seen, Switch};
+use crate::prefix::{PrefixSnapshot, Prompt, Seen, SnapshotError, SnapshotWriter, Switch};
 
 /// How an ask's prompt is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +136,38 @@ impl Pool {
         if let Some(at) = self.at_event(id, now) {
             self.prefixes.lost_track(at);
         }
+    }
+
+    /// What an endpoint holds, as bytes, at most `budget` of them and the least recently used left out. `mark` proves its incarnation, such
+    /// as the time its engine says it was started: another life has another one. `None` when there is no such endpoint.
+    #[must_use]
+    pub fn export_prefixes(&self, id: EndpointId, mark: u64, budget: usize) -> Option<Vec<u8>> {
+        let at = self.columns.find(id)?;
+        let address = self.columns.endpoints[at].address.as_str();
+        let writer = SnapshotWriter::new(address, mark, budget);
+        Some(self.prefixes.write(at, writer))
+    }
+
+    /// Takes what an endpoint held when a snapshot of it was written. To be called before it is sent calls: what is taken counts as
+    /// used now. Returns how many blocks it is taken to hold.
+    ///
+    /// # Errors
+    ///
+    /// When the snapshot is of another address or another mark, or the endpoint is no more.
+    pub fn import_prefixes(
+        &mut self,
+        id: EndpointId,
+        mark: u64,
+        snapshot: &PrefixSnapshot,
+        now: Time,
+    ) -> Result<u64, SnapshotError> {
+        let now = self.tick(now);
+        let at = self.columns.find(id).ok_or(SnapshotError::OtherLife)?;
+        let is_it = self.columns.endpoints[at].address.as_str() == snapshot.address() && mark == snapshot.mark();
+        if !is_it {
+            return Err(SnapshotError::OtherLife);
+        }
+        Ok(self.prefixes.read(at, snapshot, now))
     }
 
     fn at_event(&mut self, id: EndpointId, now: Time) -> Option<usize> {

@@ -6,7 +6,9 @@ use maitred_types::{LeaseEnd, PromptChain, TokenCount, Usage, UsageSource};
 
 use super::{SECOND, Stage};
 use crate::hash::mix;
-use crate::{Ask, Picked, Picker, PoolEvent, PoolOptions, Profile, Scorer, Signals, Weighted};
+use crate::{
+    Ask, Picked, Picker, PoolEvent, PoolOptions, PrefixSnapshot, Profile, Scorer, Signals, SnapshotError, Weighted,
+};
 
 const BLOCKS: usize = 100;
 const TOKENS: u32 = 1_650;
@@ -341,4 +343,72 @@ fn bytes_are_bounded_and_the_least_used_forgotten() {
     stage.wait_scraping(SECOND.subsec_millis().into());
     assert_eq!(stage.held(&chain(1_999, 60)), [0.0; 2]);
     assert_eq!(stage.pool.prefix_figures().held_blocks, 0);
+}
+
+#[test]
+fn a_snapshot_brings_back_what_was_held() {
+    let mut stage = Stage::ready(2, affine());
+    let (first, second) = (chain(1, BLOCKS), chain(2, 50));
+    let at = stage.serve(&first, None);
+    let place = stage.place(&at);
+    stage.serve(&chain(1, BLOCKS + 40), None);
+    let branch = PromptChain::new([&first.hashes()[..30], chain(7, 9).hashes()].concat(), 16.0);
+    stage.serve(&branch, None);
+    stage.serve(&second, None);
+    let before = [&first, &second, &branch].map(|chain| stage.held(chain));
+    // What has not come is not written.
+    let pending = stage.ask_for(&chain(3, BLOCKS));
+    let bytes: Vec<_> = stage
+        .ids
+        .clone()
+        .into_iter()
+        .map(|id| stage.pool.export_prefixes(id, 77, 1 << 20).unwrap())
+        .collect();
+    stage.finish(&pending, LeaseEnd::Cancelled);
+    let mut later = Stage::ready(2, affine());
+    let (id, now) = (later.ids[place], later.now);
+    let snapshot = PrefixSnapshot::parse(&bytes[place]).unwrap();
+    assert_eq!(
+        later.pool.import_prefixes(id, 78, &snapshot, now),
+        Err(SnapshotError::OtherLife)
+    );
+    let other = later.ids[1 - place];
+    assert_eq!(
+        later.pool.import_prefixes(other, 77, &snapshot, now),
+        Err(SnapshotError::OtherLife)
+    );
+    assert_eq!(later.pool.prefix_figures().held_blocks, 0);
+    for (id, bytes) in later.ids.clone().into_iter().zip(&bytes) {
+        let snapshot = PrefixSnapshot::parse(bytes).unwrap();
+        assert_eq!(
+            later.pool.import_prefixes(id, 77, &snapshot, now),
+            Ok(snapshot.blocks() as u64)
+        );
+    }
+    assert_eq!([&first, &second, &branch].map(|chain| later.held(chain)), before);
+    assert!(later.held(&chain(3, BLOCKS)).iter().all(|held| *held < 1.0));
+    // A second snapshot is the first: the order of use has survived.
+    let again: Vec<_> = later
+        .ids
+        .clone()
+        .into_iter()
+        .map(|id| later.pool.export_prefixes(id, 77, 1 << 20).unwrap())
+        .collect();
+    assert_eq!(again, bytes);
+}
+
+#[test]
+fn a_small_budget_keeps_the_most_recent() {
+    let mut stage = Stage::ready(1, affine());
+    for of in 0..10 {
+        stage.serve(&chain(of, BLOCKS), None);
+    }
+    let bytes = stage.pool.export_prefixes(stage.ids[0], 1, 2_600).unwrap();
+    assert!(bytes.len() <= 2_600);
+    let mut later = Stage::ready(1, affine());
+    let (id, now) = (later.ids[0], later.now);
+    let snapshot = PrefixSnapshot::parse(&bytes).unwrap();
+    assert_eq!(later.pool.import_prefixes(id, 1, &snapshot, now), Ok(300));
+    assert_tokens(later.held(&chain(9, BLOCKS))[0], 1_600.0);
+    assert_tokens(later.held(&chain(6, BLOCKS))[0], 0.0);
 }

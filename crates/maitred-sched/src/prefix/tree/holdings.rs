@@ -1,8 +1,11 @@
 //! What endpoints hold: the order of use, and taking blocks away.
 
+use std::collections::HashMap;
+
 use smallvec::SmallVec;
 
 use crate::prefix::slab::NONE;
+use crate::prefix::snapshot::Writer;
 use crate::prefix::tree::{Certainty, Holder, Holding, Node, Step, Tree};
 
 /// Lists of holders this much larger than their content are made smaller.
@@ -317,6 +320,28 @@ impl Tree {
             }
         }
         self.path = path;
+    }
+
+    /// Writes what has come of an endpoint's blocks, the most recently used first, as far as there is room.
+    pub(in crate::prefix) fn write(&self, slot: u32, writer: &mut Writer) {
+        let mut written = HashMap::new();
+        let mut at = self.shelf(slot).newest;
+        while at != NONE {
+            let holding = self.holdings.get(at);
+            let node = self.nodes.get(holding.node);
+            let ready = node.holder(slot).map_or(0, |holder| holder.ready) as usize;
+            let above = match self.above(holding.node, slot) {
+                NONE => Some(None),
+                above => written.get(&above).copied().map(Some),
+            };
+            if let Some(above) = above.filter(|_| ready > 0) {
+                if !writer.add(above, node.unit, &node.run[..ready]) {
+                    return;
+                }
+                written.insert(at, writer.count() - 1);
+            }
+            at = holding.older;
+        }
     }
 
     fn cut_below(&mut self, at: u32, spared: Option<u32>) {
