@@ -22,11 +22,22 @@ pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Says whether the end has come, and wakes who waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Cutoff {
+    is_near: AtomicBool,
     has_come: AtomicBool,
     token: CancellationToken,
 }
 
 impl Cutoff {
+    /// The gateway is about to stop. To be said before its tasks are asked to.
+    pub(crate) fn announce(&self) {
+        self.is_near.store(true, Ordering::Release);
+    }
+
+    /// Whether the gateway is about to stop, or does already.
+    pub(crate) fn is_near(&self) -> bool {
+        self.is_near.load(Ordering::Acquire)
+    }
+
     /// The end has come.
     pub(crate) fn come(&self) {
         self.has_come.store(true, Ordering::Release);
@@ -61,10 +72,11 @@ impl Cutoff {
     /// notice, and has a moment for their last words. `None` when it did not end by then.
     pub(crate) async fn watch<T>(&self, life: impl Future<Output = T>) -> Option<T> {
         let mut life = pin!(life);
-        let mut end = Seldom::new(self.token.cancelled());
+        let come = pin!(self.token.cancelled());
+        let mut end = Seldom::new(come);
         let ended = poll_fn(|cx| match life.as_mut().poll(cx) {
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            Poll::Pending => end.poll(cx).map(|()| None),
+            Poll::Pending => end.poll(cx, self.has_come.load(Ordering::Acquire)).map(|()| None),
         });
         match ended.await {
             Some(ended) => Some(ended),

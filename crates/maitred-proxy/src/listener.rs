@@ -150,11 +150,12 @@ where
     let spawner = Spawner(Arc::clone(&door.gate));
     let builder = builder(&limits, timeouts.header_read, door.concurrent_streams, spawner);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let mut stopping = Seldom::new(tasks.stopping());
+    let stop = pin!(tasks.stopping());
+    let mut stopping = Seldom::new(stop);
     let mut is_stopping = false;
     let life = poll_fn(|cx| {
         let polled = connection.as_mut().poll(cx);
-        if polled.is_pending() && !is_stopping && stopping.poll(cx).is_ready() {
+        if polled.is_pending() && !is_stopping && stopping.poll(cx, door.gate.cutoff.is_near()).is_ready() {
             // No further call on this connection; the one that runs finishes.
             is_stopping = true;
             connection.as_mut().graceful_shutdown();

@@ -107,6 +107,7 @@ impl DataPlane {
     /// Stops accepting, lets the calls that run finish for at most `limit`, and ends; what still runs by then ends with an error.
     /// Says how many connections that concerned.
     pub async fn drain(self, limit: Duration) -> usize {
+        self.cutoff.announce();
         self.tasks.stop();
         if tokio::time::timeout(limit, self.tasks.wait()).await.is_ok() {
             return self.join(0);

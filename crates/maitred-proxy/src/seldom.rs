@@ -1,68 +1,42 @@
 //! Waiting beside something busy for something that comes once.
 //!
 //! A connection is polled for every event that passes through it, and each time it would ask whether the gateway is to stop.
-//! A signal that is waited for by a waker of its own is asked only when it has something to say.
+//! The signal knows the task's waker from the first time it was asked, and a flag that all connections share says when to ask
+//! again; the flag lies in the cache, what the signal keeps for each connection does not.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
-use parking_lot::Mutex;
-
-/// A signal, and whether it is worth asking.
+/// A signal that is asked only when it has to be.
 #[derive(Debug)]
-pub(crate) struct Seldom<F> {
-    signal: Pin<Box<F>>,
-    bell: Arc<Bell>,
-    waker: Waker,
+pub(crate) struct Seldom<'a, F> {
+    signal: Pin<&'a mut F>,
+    is_asked: bool,
 }
 
-/// Wakes the task, and remembers that it did.
-#[derive(Debug)]
-struct Bell {
-    has_rung: AtomicBool,
-    task: Mutex<Waker>,
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.has_rung.store(true, Ordering::Release);
-        self.task.lock().wake_by_ref();
-    }
-}
-
-impl<F: Future<Output = ()>> Seldom<F> {
-    pub(crate) fn new(signal: F) -> Self {
-        let bell = Arc::new(Bell {
-            // The first time it has to be asked, so that it knows whom to wake.
-            has_rung: AtomicBool::new(true),
-            task: Mutex::new(Waker::noop().clone()),
-        });
+impl<'a, F: Future<Output = ()>> Seldom<'a, F> {
+    pub(crate) const fn new(signal: Pin<&'a mut F>) -> Self {
         Self {
-            signal: Box::pin(signal),
-            waker: Waker::from(Arc::clone(&bell)),
-            bell,
+            signal,
+            is_asked: false,
         }
     }
 
-    /// Whether the signal has come. Always to be polled by the same task.
-    pub(crate) fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if !self.bell.has_rung.swap(false, Ordering::AcqRel) {
+    /// Whether the signal has come. Always to be polled by the same task. `may_have_come` is set before the signal is given.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, may_have_come: bool) -> Poll<()> {
+        if self.is_asked && !may_have_come {
             return Poll::Pending;
         }
-        self.bell.task.lock().clone_from(cx.waker());
-        self.signal.as_mut().poll(&mut Context::from_waker(&self.waker))
+        self.is_asked = true;
+        self.signal.as_mut().poll(cx)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::future::poll_fn;
+    use std::pin::pin;
 
     use tokio_util::sync::CancellationToken;
 
@@ -71,18 +45,26 @@ mod tests {
     #[tokio::test]
     async fn the_signal_wakes_and_is_asked_no_more_than_it_must() {
         let token = CancellationToken::new();
-        let asked = std::cell::Cell::new(0);
-        let mut cancelled = Box::pin(token.cancelled());
-        let mut seldom = Seldom::new(poll_fn(|cx| {
+        let (flag, asked) = (Cell::new(false), Cell::new(0));
+        let mut cancelled = pin!(token.cancelled());
+        let signal = pin!(poll_fn(|cx| {
             asked.set(asked.get() + 1);
             cancelled.as_mut().poll(cx)
         }));
+        let mut seldom = Seldom::new(signal);
         for _ in 0..10 {
-            assert!(poll_fn(|cx| Poll::Ready(seldom.poll(cx))).await.is_pending());
+            assert!(
+                poll_fn(|cx| Poll::Ready(seldom.poll(cx, flag.get())))
+                    .await
+                    .is_pending()
+            );
         }
         assert_eq!(asked.get(), 1);
-        let waiting = poll_fn(|cx| seldom.poll(cx));
-        let coming = async { token.cancel() };
+        let waiting = poll_fn(|cx| seldom.poll(cx, flag.get()));
+        let coming = async {
+            flag.set(true);
+            token.cancel();
+        };
         tokio::join!(waiting, coming);
         assert_eq!(asked.get(), 2);
     }
