@@ -79,20 +79,31 @@ impl Load {
     /// until the one before has begun to be answered. These are the first calls of the list.
     pub async fn during<T>(self, body: impl Fn(usize) -> String, act: impl Future<Output = T>) -> (Vec<Streamed>, T) {
         let mut calls = Calls::new(&self, &body).await;
-        let mut rng = Rng::with_seed(self.seed);
         tokio::pin!(act);
-        let mut due = now();
+        let began = now();
+        let mut moments = self.moments();
         let result = loop {
-            // The pause between independent events is exponentially distributed.
-            due += Duration::from_secs_f64(-(1.0 - rng.f64()).ln() / self.rate);
+            let (offset, client) = moments.next().unwrap_or((Duration::MAX, 0));
+            let due = began + offset;
             tokio::select! {
                 biased;
                 result = &mut act => break result,
                 () = tokio::time::sleep_until(due) => {}
             }
-            calls.begin(&self, &body, (draw(&self.weights, &mut rng), due));
+            calls.begin(&self, &body, (client, due));
         };
         (calls.end().await, result)
+    }
+
+    /// When calls are due, counted from the beginning, and who makes them; without end. The same seed gives the same moments.
+    pub fn moments(&self) -> impl Iterator<Item = (Duration, usize)> {
+        let mut rng = Rng::with_seed(self.seed);
+        let mut due = Duration::ZERO;
+        std::iter::repeat_with(move || {
+            // The pause between independent events is exponentially distributed.
+            due += Duration::from_secs_f64(-(1.0 - rng.f64()).ln() / self.rate);
+            (due, draw(&self.weights, &mut rng))
+        })
     }
 
     /// Begins calls for `length`.

@@ -18,6 +18,7 @@ mod config_cli;
 mod drain;
 mod explain;
 mod faults;
+mod laboratory;
 mod life;
 mod prefix;
 mod protocol;
