@@ -18,6 +18,7 @@ mod pools;
 mod process;
 mod profiles;
 mod quotas;
+pub(crate) mod scenario;
 mod shadows;
 mod sharing;
 

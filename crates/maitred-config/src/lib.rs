@@ -22,14 +22,23 @@ mod tree;
 mod walk;
 
 pub use check::ReadSecret;
+pub use check::scenario::ScenarioNames;
 pub use diagnostic::{Diagnostic, Severity, render};
 pub use forms::{FilePath, Name};
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, load_scenario};
 pub use raw::{Balance, Detail, LogFormat, LogLevel, SecretRef, StartupCheck};
-pub use reference::{reference_markdown, schema};
+pub use reference::{reference_markdown, scenario_markdown, schema};
 pub use secret::Secret;
+pub use settings::scenario;
 pub use settings::{
     AuthSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings, Limits, ListenerSettings, LogSettings,
     ModelSettings, PoolChange, PoolSettings, Probes, QuotaSettings, ReadinessProbe, RecordingSettings, ScrapeSettings,
     Settings, ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
 };
+
+/// The scheduler's profile that is there under this name without being written, if there is one.
+#[must_use]
+pub fn built_in_profile(name: &str) -> Option<maitred_sched::Profile> {
+    let mut known = raw::built_in_profiles().into_iter();
+    known.find(|(known, _)| *known == name).map(|(_, profile)| profile)
+}

@@ -1,11 +1,15 @@
 //! From the text of a file to settings, or to everything that is wrong with it.
 
+use serde_json::Value;
+
+use crate::check::scenario::{ScenarioNames, no_secrets};
 use crate::check::{Checker, ReadSecret};
 use crate::diagnostic::{Diagnostic, Region, Severity};
 use crate::path::Path;
 use crate::raw;
 use crate::reference;
 use crate::settings::Settings;
+use crate::settings::scenario::Scenario;
 use crate::tree::{Node, TreeError};
 use crate::walk::{Finding, Walked, walk};
 
@@ -34,16 +38,60 @@ impl Loaded {
 /// # Errors
 /// Everything that is wrong, in the order of the file, warnings among it.
 pub fn load(name: &str, text: &str, secrets: &ReadSecret<'_>) -> Result<Loaded, Vec<Diagnostic>> {
+    let read: Read<raw::File> = read(name, text, reference::annotated_schema(), LEAST)?;
+    let (raw, mut diagnostics) = (read.raw, read.diagnostics);
+    let (settings, found) = Checker::new(name, &read.tree, &read.walked, secrets).run(&raw);
+    diagnostics.extend(found);
+    let diagnostics = in_order(name, diagnostics)?;
+    Ok(Loaded {
+        settings,
+        warnings: diagnostics,
+        raw,
+    })
+}
+
+/// Reads and checks the laboratory's scenario in `text`, the content of the file called `name`. Warnings come with it.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_scenario(
+    name: &str,
+    text: &str,
+    names: ScenarioNames<'_>,
+) -> Result<(Scenario, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let read: Read<raw::scenario::Scenario> = read(name, text, reference::scenario_schema(), SCENARIO)?;
+    let mut diagnostics = read.diagnostics;
+    let checker = Checker::new(name, &read.tree, &read.walked, &no_secrets);
+    let (scenario, found) = checker.run_scenario(&read.raw, names);
+    diagnostics.extend(found);
+    Ok((scenario, in_order(name, diagnostics)?))
+}
+
+/// A file whose form is known: what could be decoded, and the mistakes so far.
+struct Read<T> {
+    tree: Node,
+    walked: Walked,
+    raw: T,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// Parses and decodes a file of the given schema. `least` is shown for an empty one.
+fn read<T: serde::de::DeserializeOwned>(
+    name: &str,
+    text: &str,
+    schema: &Value,
+    least: &str,
+) -> Result<Read<T>, Vec<Diagnostic>> {
     let tree = match Node::parse(text) {
         Ok(Some(tree)) => tree,
-        Ok(None) => return Err(vec![empty(name)]),
+        Ok(None) => return Err(vec![empty(name, least)]),
         Err(error) => return Err(vec![broken(name, error)]),
     };
-    let walked = walk(reference::annotated_schema(), &tree);
+    let walked = walk(schema, &tree);
     if let Some(version) = wrong_version(&walked) {
         return Err(vec![of_finding(name, version)]);
     }
-    let mut diagnostics: Vec<_> = walked
+    let diagnostics: Vec<_> = walked
         .findings
         .iter()
         .map(|finding| of_finding(name, finding))
@@ -51,25 +99,27 @@ pub fn load(name: &str, text: &str, secrets: &ReadSecret<'_>) -> Result<Loaded, 
     if diagnostics.len() > DIAGNOSTICS_MAX {
         return Err(cut(name, diagnostics));
     }
-    let raw: raw::File = match walked.rest.clone().map(serde_json::from_value) {
+    let raw = match walked.rest.clone().map(serde_json::from_value) {
         Some(Ok(raw)) => raw,
         Some(Err(error)) if diagnostics.is_empty() => return Err(vec![undecodable(name, &error)]),
         Some(Err(_)) | None => return Err(diagnostics),
     };
-    let (settings, found) = Checker::new(name, &tree, &walked, secrets).run(&raw);
-    diagnostics.extend(found);
+    Ok(Read {
+        tree,
+        walked,
+        raw,
+        diagnostics,
+    })
+}
+
+/// The diagnostics in the order of the file, as an error if one of them is.
+fn in_order(name: &str, mut diagnostics: Vec<Diagnostic>) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
     diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
-    if diagnostics
-        .iter()
-        .any(|diagnostic| diagnostic.severity == Severity::Error)
-    {
+    let is_error = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Error;
+    if diagnostics.iter().any(is_error) {
         return Err(cut(name, diagnostics));
     }
-    Ok(Loaded {
-        settings,
-        warnings: diagnostics,
-        raw,
-    })
+    Ok(diagnostics)
 }
 
 /// Most diagnostics of one file; nobody reads more at one time.
@@ -102,13 +152,23 @@ fn of_finding(name: &str, finding: &Finding) -> Diagnostic {
     }
 }
 
-fn empty(name: &str) -> Diagnostic {
-    let help = "the least that works, with an endpoint on this machine and for callers on this machine:\n\
-                version: 1\n\
-                auth:\n  anonymous:\n    tenant: local\n\
-                pools:\n  - name: main\n    models:\n      - name: MODEL\n    endpoints:\n      - address: 127.0.0.1:8000";
+const LEAST: &str = "the least that works, with an endpoint on this machine and for callers on this machine:\n\
+                     version: 1\n\
+                     auth:\n  anonymous:\n    tenant: local\n\
+                     pools:\n  - name: main\n    models:\n      - name: MODEL\n    endpoints:\n      - address: 127.0.0.1:8000";
+
+const SCENARIO: &str = "a short scenario:\n\
+                        version: 1\n\
+                        name: short\n\
+                        fleet:\n  - profile: h100-8b\n    count: 4\n\
+                        workload:\n  kinds:\n    - prompt: {mean: 500}\n      answer: {mean: 200}\n\
+                        load:\n  per_second: [50]\n\
+                        policies: [default]\n\
+                        calls: 10000";
+
+fn empty(name: &str, least: &str) -> Diagnostic {
     Diagnostic {
-        help: Some(help.to_owned()),
+        help: Some(least.to_owned()),
         ..at(name, FIRST, "the file is empty".to_owned())
     }
 }

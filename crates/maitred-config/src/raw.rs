@@ -8,6 +8,7 @@ mod probes;
 mod process;
 mod profiles;
 mod quotas;
+pub(crate) mod scenario;
 mod sharing;
 mod word;
 
@@ -25,6 +26,7 @@ pub(crate) use process::{Decisions, Limits, Log, Recording, Timeouts};
 pub use process::{Detail, LogFormat, LogLevel};
 pub(crate) use profiles::{Profile, built_in_profiles};
 pub(crate) use quotas::{Dimension, Quota, Tasks};
+pub use scenario::TraceFormat;
 pub(crate) use sharing::Sharing;
 use word::Word;
 

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform as _};
+use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
 use crate::diagnostic::listed;
@@ -26,14 +26,20 @@ pub fn schema() -> Value {
 
 /// The schema with the annotations that the walk uses. It is the same every time, so it is made once.
 pub(crate) fn annotated_schema() -> &'static Value {
-    static SCHEMA: LazyLock<Value> = LazyLock::new(make_schema);
+    static SCHEMA: LazyLock<Value> = LazyLock::new(make_schema::<raw::File>);
     &SCHEMA
 }
 
-fn make_schema() -> Value {
+/// The same of a laboratory's scenario.
+pub(crate) fn scenario_schema() -> &'static Value {
+    static SCHEMA: LazyLock<Value> = LazyLock::new(make_schema::<raw::scenario::Scenario>);
+    &SCHEMA
+}
+
+fn make_schema<T: JsonSchema>() -> Value {
     let mut schema = SchemaSettings::draft2020_12()
         .into_generator()
-        .into_root_schema_for::<raw::File>();
+        .into_root_schema_for::<T>();
     RecursiveTransform(without_null).transform(&mut schema);
     schema.to_value()
 }
@@ -76,8 +82,17 @@ fn strip(schema: &mut Value) {
 /// The reference page: every option with its type, default and meaning, in Markdown.
 #[must_use]
 pub fn reference_markdown() -> String {
-    let schema = annotated_schema();
-    let mut page = String::from(PREFACE);
+    page(annotated_schema(), PREFACE)
+}
+
+/// The same of the laboratory's scenarios.
+#[must_use]
+pub fn scenario_markdown() -> String {
+    page(scenario_schema(), SCENARIO_PREFACE)
+}
+
+fn page(schema: &Value, preface: &str) -> String {
+    let mut page = String::from(preface);
     let Kind::Group(top) = Kind::of(schema, schema) else {
         return page;
     };
@@ -98,6 +113,17 @@ pub fn reference_markdown() -> String {
     }
     page
 }
+
+const SCENARIO_PREFACE: &str = "\
+# Scenario reference
+
+<!-- Generated from the types of the crate maitred-config. Write it anew with:
+     UPDATE_REFERENCE=1 cargo test -p maitred-config -->
+
+A scenario says what the laboratory runs: a fleet, a workload, loads, and the policies that meet them. It is one YAML file for
+`maitred lab run`; the folder `scenarios` has examples. Unknown options are refused. `[]` in a path stands for each element of
+a list. \"required\" means: within the group that the option belongs to.
+";
 
 const PREFACE: &str = "\
 # Configuration reference
@@ -160,6 +186,8 @@ impl<'a> Section<'a> {
                     let kind = type_text(self.root, &Kind::of(self.root, choice.schema));
                     let row = format!("| `{path}.{}` | {kind} | — | {} |\n", choice.tag, cell(choice.meaning));
                     self.rows.push(row);
+                    let inner = Kind::of(self.root, choice.schema);
+                    self.below(&format!("{path}.{}", choice.tag), &inner);
                 }
             }
             Kind::Text(_) | Kind::Flag | Kind::Count(_) | Kind::Number(_) | Kind::Words(_) | Kind::Other => {}
@@ -193,7 +221,11 @@ fn type_text(root: &Value, kind: &Kind<'_>) -> String {
             inner => format!("list of {}s", type_text(root, &inner)),
         },
         Kind::Text(Some(Form { kind, .. })) => (*kind).to_owned(),
-        Kind::Tagged(_) => "reference".to_owned(),
+        Kind::Tagged(_) if kind.holds_secret() => "reference".to_owned(),
+        Kind::Tagged(choices) => {
+            let tags: Vec<_> = choices.iter().map(|choice| format!("`{}`", choice.tag)).collect();
+            format!("one of {}", tags.join(", "))
+        }
         Kind::Words(words) => words
             .iter()
             .map(|word| format!("`{word}`"))

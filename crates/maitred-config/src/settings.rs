@@ -18,6 +18,7 @@ use crate::raw::{Detail, LogFormat, LogLevel};
 use crate::secret::Secret;
 
 mod pool;
+pub mod scenario;
 
 /// Everything that the file says, checked.
 #[derive(Clone, Debug, PartialEq)]

@@ -297,7 +297,9 @@ impl<'a> Walker<'a> {
             (Kind::Text(Some(form)), Shape::Integer(number)) => (form.refuse)(&number.to_string()),
             (Kind::Text(Some(form)), Shape::Float(number)) => (form.refuse)(&number.to_string()),
             (Kind::List { .. }, _) => Some("put `- ` before each element, each on a line of its own".to_owned()),
-            (Kind::Tagged(_), _) => Some("a secret never stands in this file, only where to find it".to_owned()),
+            (Kind::Tagged(_), _) if kind.holds_secret() => {
+                Some("a secret never stands in this file, only where to find it".to_owned())
+            }
             _ => None,
         };
         let quotes = match (kind, &node.shape) {

@@ -7,6 +7,7 @@
 mod agenda;
 mod call;
 mod driver;
+mod experiment;
 mod fleet;
 mod live;
 mod pages;
@@ -21,6 +22,7 @@ pub mod workload;
 
 pub use call::LabCall;
 pub use driver::{RunFault, run};
+pub use experiment::{Experiment, ExperimentFault, OpenTrace};
 pub use fleet::{EndpointFacts, EndpointIndex, EndpointTruth, FleetView};
 pub use plan::{EndpointPlan, FrozenPage, Restart, RunEnd, RunPlan, ScrapePlan};
 pub use pool_router::{PoolRouter, adapter_name};

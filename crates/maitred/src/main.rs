@@ -12,6 +12,7 @@ mod demo;
 mod engine;
 mod explain;
 mod keys;
+mod lab;
 mod parent;
 mod reload;
 mod serve;
@@ -49,6 +50,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Run a simulated endpoint.
     Engine(Box<engine::EngineArgs>),
+    /// Compare ways of choosing endpoints, in virtual time.
+    Lab(lab::LabArgs),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +75,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain::run(&args),
         Command::Keys(args) => keys::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Lab(args) => lab::run(&args),
         // One thread: an endpoint is light, and several of them share a machine.
         Command::Engine(args) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -24,6 +24,11 @@ fn the_reference_page_is_fresh() {
 }
 
 #[test]
+fn the_scenario_page_is_fresh() {
+    fresh("scenario.md", &scenario_markdown());
+}
+
+#[test]
 fn the_schema_is_fresh() {
     let schema = serde_json::to_string_pretty(&schema()).unwrap();
     fresh("config.schema.json", &format!("{schema}\n"));

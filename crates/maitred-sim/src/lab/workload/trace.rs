@@ -35,6 +35,16 @@ pub trait LineSource: fmt::Debug {
     fn rewind(&mut self) -> Result<(), String>;
 }
 
+impl LineSource for Box<dyn LineSource> {
+    fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool, String> {
+        (**self).next_line(line)
+    }
+
+    fn rewind(&mut self) -> Result<(), String> {
+        (**self).rewind()
+    }
+}
+
 /// Lines of a text in memory.
 #[derive(Clone, Debug)]
 pub struct TextLines<'a> {
