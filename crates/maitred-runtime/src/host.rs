@@ -490,7 +490,7 @@ impl Core {
 }
 
 /// The core's options: the pool's own, and what holds for all pools.
-fn options(settings: &PoolSettings, drain: Duration) -> PoolOptions {
+pub(crate) fn options(settings: &PoolSettings, drain: Duration) -> PoolOptions {
     PoolOptions {
         drain_limit: Some(drain),
         ..settings.options.clone()

@@ -11,6 +11,8 @@ mod decisions;
 mod fetch;
 mod host;
 mod keeper;
+#[cfg(test)]
+mod parity;
 mod pins;
 mod quota;
 mod ratios;

@@ -63,6 +63,20 @@ impl PoolRouter {
         &self.pool
     }
 
+    /// What is asked for a call without an adapter.
+    #[must_use]
+    pub fn ask(call: &LabCall) -> Ask<'_> {
+        Ask {
+            session: call.session,
+            input_tokens: call.input,
+            output_tokens: call.max_output.unwrap_or(EXPECTED_OUTPUT),
+            output_limit: call.max_output,
+            length_key: Some(call.tenant.into()),
+            chain: Some(&call.chain),
+            ..Ask::default()
+        }
+    }
+
     fn place(&self, endpoint: EndpointId) -> Option<EndpointIndex> {
         // Endpoints never leave, so slots are handed out in the order of the fleet.
         let index = endpoint.slot.index();
@@ -112,11 +126,7 @@ impl Router for PoolRouter {
             adapter: adapter
                 .and_then(|index| self.adapters.get(index))
                 .map(ModelName::as_str),
-            session: call.session,
-            input_tokens: call.input,
-            output_tokens: call.max_output.unwrap_or(EXPECTED_OUTPUT),
-            chain: Some(&call.chain),
-            ..Ask::default()
+            ..Self::ask(call)
         };
         // A pool that makes calls wait will answer so here.
         let Ok(picked) = self.pool.pick(&ask, now) else {
