@@ -21,6 +21,7 @@ mod quotas;
 pub(crate) mod scenario;
 mod shadows;
 mod sharing;
+mod waiting;
 
 /// Reads a secret from where the configuration says, or says why it cannot.
 pub type ReadSecret<'a> = dyn Fn(&SecretRef) -> Result<String, String> + 'a;
@@ -51,11 +52,13 @@ impl<'a> Checker<'a> {
         let auth = self.auth(&raw.auth);
         self.exposure(raw);
         let profiles = self.profiles(&raw.profiles);
+        let classes = self.classes(raw);
         let settings = Settings {
             listeners: self.listeners(&raw.listeners),
             admin: self.admin(raw),
             auth,
-            pools: self.pools(&raw.pools, &profiles),
+            pools: self.pools(&raw.pools, &profiles, &classes),
+            classes,
             quotas: self.quotas(raw),
             sharing: self.sharing(raw.sharing.as_ref()),
             timeouts: self.timeouts(&raw.timeouts),

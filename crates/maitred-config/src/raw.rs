@@ -10,10 +10,13 @@ mod profiles;
 mod quotas;
 pub(crate) mod scenario;
 mod sharing;
+mod waiting;
 mod word;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::forms::Name;
 
 pub use access::SecretRef;
 pub(crate) use access::{Auth, Key};
@@ -28,6 +31,7 @@ pub(crate) use profiles::{Profile, built_in_profiles};
 pub(crate) use quotas::{Dimension, Quota, Tasks};
 pub use scenario::TraceFormat;
 pub(crate) use sharing::Sharing;
+pub(crate) use waiting::{Class, Tenant, Waiting};
 use word::Word;
 
 /// The configuration of maitred, in one YAML file.
@@ -55,6 +59,16 @@ pub(crate) struct File {
     /// name of a built-in one takes its place.
     #[serde(default)]
     pub(crate) profiles: Vec<Profile>,
+    /// Classes of calls: where calls wait for an endpoint, those of a higher class go first.
+    #[serde(default = "waiting::classes")]
+    #[schemars(length(min = 1, max = 16))]
+    pub(crate) classes: Vec<Class>,
+    /// The class of calls whose key and header name none.
+    #[serde(default = "waiting::default_class")]
+    pub(crate) default_class: Name,
+    /// What holds for single tenants. One that is not listed has the weight 1.
+    #[serde(default)]
+    pub(crate) tenants: Vec<Tenant>,
     /// How much callers may use.
     #[serde(default)]
     pub(crate) quotas: Vec<Quota>,

@@ -1,11 +1,13 @@
 //! Checked settings: what the rest of the gateway works with. Plain and immutable; one `Arc` of them serves each call from
 //! start to end.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use maitred_sched::ClassOptions;
 use maitred_tenant::{KeyRing, Limit};
 use maitred_types::{ByteSize, PoolName, TenantId};
 
@@ -35,6 +37,8 @@ pub struct Settings {
     pub quotas: QuotaSettings,
     /// What several gateways tell each other, if they do.
     pub sharing: Option<SharingSettings>,
+    /// The classes of calls, and the weights of tenants.
+    pub classes: ClassSettings,
     /// How long anything may take.
     pub timeouts: Timeouts,
     /// How large anything may be.
@@ -45,6 +49,17 @@ pub struct Settings {
     pub log: LogSettings,
     /// Where the traffic is recorded for the laboratory, if at all.
     pub recording: Option<RecordingSettings>,
+}
+
+/// The classes of calls, and the weights of tenants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassSettings {
+    /// The classes, highest first; at least one.
+    pub classes: Vec<ClassOptions>,
+    /// The place of the default one.
+    pub default: usize,
+    /// Weights of tenants; others have 1.
+    pub weights: BTreeMap<TenantId, u32>,
 }
 
 /// One socket for clients.

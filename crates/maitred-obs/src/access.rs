@@ -59,6 +59,12 @@ pub struct AccessRecord<'a> {
     pub pick: Option<&'a str>,
     /// How many endpoints were tried.
     pub attempts: u32,
+    /// The class by which it waited, if it had to wait for an endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<&'a str>,
+    /// Milliseconds that it waited in the gateway until an endpoint had room, over all attempts; absent if it did not have to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_ms: Option<f64>,
     /// Whether the client asked for a stream.
     pub stream: bool,
     /// Milliseconds from arrival to the first output.
@@ -105,6 +111,8 @@ impl<'a> AccessRecord<'a> {
             endpoint: None,
             pick: None,
             attempts: 0,
+            class: None,
+            queue_ms: None,
             stream: false,
             first_token_ms: None,
             duration_ms: 0.0,
@@ -169,6 +177,9 @@ impl<'a> AccessRecord<'a> {
         if let Some(first_token) = self.first_token_ms {
             write!(line, " first_token_ms={first_token}")?;
         }
+        if let Some(queue) = self.queue_ms {
+            write!(line, " queue_ms={queue}")?;
+        }
         let tokens = [
             ("input_tokens", self.input_tokens),
             ("cached_tokens", self.cached_tokens),
@@ -185,6 +196,7 @@ impl<'a> AccessRecord<'a> {
             ("pool", self.pool),
             ("endpoint", self.endpoint),
             ("pick", self.pick),
+            ("class", self.class),
             ("tenant", self.tenant),
             ("key", self.key),
             ("fault", self.fault),

@@ -19,7 +19,7 @@ pub use decision::{
     ScoreRecord, ShadowRecord, TermRecord,
 };
 pub use log::{Level, start_log};
-pub use meters::{CallEnd, Meters, ModelMeters, PoolMeters, ShadowMeters};
+pub use meters::{CallEnd, Meters, ModelMeters, PoolMeters, ShadowMeters, WaitMeters};
 pub use recording::{RecordedCall, Recording, RecordingOptions};
 pub use sample::{EndpointSample, EndpointState, SampleSource};
 pub use sink::RecordSink;

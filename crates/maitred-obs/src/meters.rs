@@ -72,10 +72,12 @@ impl std::fmt::Debug for Families {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 struct PoolFamilies {
     picks: Counters,
     refusals: Counters,
+    waiting: Family<Labels, Gauge>,
+    queue: Histograms,
     retries: Counters,
     retries_denied: Counters,
     leases_abandoned: Counters,
@@ -198,6 +200,8 @@ impl Families {
             pool: PoolFamilies {
                 picks: register(registry, &metric::PICKS, Counters::default()),
                 refusals: register(registry, &metric::REFUSALS, Counters::default()),
+                waiting: register(registry, &metric::WAITING, Family::default()),
+                queue: register(registry, &metric::QUEUE, histograms(&SECONDS)),
                 retries: register(registry, &metric::RETRIES, Counters::default()),
                 retries_denied: register(registry, &metric::RETRIES_DENIED, Counters::default()),
                 leases_abandoned: register(registry, &metric::LEASES_ABANDONED, Counters::default()),
@@ -327,6 +331,8 @@ impl ByWord {
 pub struct PoolMeters {
     picks: ByWord,
     refusals: ByWord,
+    waiting: Family<Labels, Gauge>,
+    queue: Histograms,
     retries: ByWord,
     retries_denied: Counter,
     leases_abandoned: Counter,
@@ -347,6 +353,8 @@ impl PoolMeters {
         Self {
             picks: ByWord::new(&families.picks, pool, "reason"),
             refusals: ByWord::new(&families.refusals, pool, "reason"),
+            waiting: families.waiting.clone(),
+            queue: families.queue.clone(),
             retries: ByWord::new(&families.retries, pool, "fault"),
             retries_denied: families.retries_denied.get_or_create_owned(&own),
             leases_abandoned: families.leases_abandoned.get_or_create_owned(&own),
@@ -370,6 +378,16 @@ impl PoolMeters {
     /// Counts an ask for which there was no endpoint.
     pub fn refused(&self, reason: &'static str) {
         self.refusals.inc(reason);
+    }
+
+    /// The handle for a call of that class that waits. Classes are those of the settings.
+    #[must_use]
+    pub fn waits(&self, class: &str) -> WaitMeters {
+        let labels = vec![("pool", self.pool.to_string()), ("class", class.to_owned())];
+        WaitMeters {
+            waiting: self.waiting.get_or_create_owned(&labels),
+            queue: self.queue.get_or_create_owned(&labels),
+        }
     }
 
     /// Counts another attempt, made because of `fault`.
@@ -433,6 +451,30 @@ impl PoolMeters {
     /// Counts a probe.
     pub fn probed(&self, result: &'static str) {
         self.probes.inc(result);
+    }
+}
+
+/// What concerns one waiting call.
+#[derive(Clone, Debug)]
+pub struct WaitMeters {
+    waiting: Gauge,
+    queue: Histogram,
+}
+
+impl WaitMeters {
+    /// It begins to wait. [`WaitMeters::ends`] must follow.
+    pub fn begins(&self) {
+        self.waiting.inc();
+    }
+
+    /// It does not wait any more, for whatever reason.
+    pub fn ends(&self) {
+        self.waiting.dec();
+    }
+
+    /// It waited so long, with success or in vain. One whose client left has no such time.
+    pub fn lasted(&self, waited: Duration) {
+        self.queue.observe(waited.as_secs_f64());
     }
 }
 

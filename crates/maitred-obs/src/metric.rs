@@ -59,7 +59,11 @@ metrics! {
     PICKS: Counter "maitred_picks" ["pool", "reason"]
         "Endpoints chosen, by the reason of the choice";
     REFUSALS: Counter "maitred_pick_refusals" ["pool", "reason"]
-        "Asks for which no endpoint was chosen, by reason";
+        "Asks for which no endpoint was chosen, by reason; those included that waited in vain, and those that were shed";
+    WAITING: Gauge "maitred_waiting_calls" ["pool", "class"]
+        "Calls that wait in the gateway until an endpoint has room";
+    QUEUE: Histogram "maitred_queue_seconds" ["pool", "class"]
+        "How long calls waited that had to wait, with success or in vain";
     RETRIES: Counter "maitred_retries" ["pool", "fault"]
         "Attempts on another endpoint, by what went wrong with the attempt before";
     RETRIES_DENIED: Counter "maitred_retries_denied" ["pool"]

@@ -56,6 +56,12 @@ pub(crate) struct Account {
     pub(crate) reserved: Option<Reserved>,
     endpoint: Option<(Address, &'static str)>,
     first_token: Option<Time>,
+    /// The class by which it waits where there is no room.
+    pub(crate) class: Option<Arc<str>>,
+    /// Since when it may be waiting.
+    asked: Option<Time>,
+    /// How long it has waited in the gateway.
+    waited: Duration,
     pub(crate) status: u16,
     pub(crate) usage: Option<Usage>,
     pub(crate) prompt: Prompt,
@@ -93,6 +99,9 @@ impl Account {
             reserved: None,
             endpoint: None,
             first_token: None,
+            class: None,
+            asked: None,
+            waited: Duration::ZERO,
             status: 0,
             usage: None,
             prompt: Prompt::default(),
@@ -111,8 +120,22 @@ impl Account {
         HeaderValue::from_str(self.request_id.as_str()).unwrap_or(HeaderValue::from_static("invalid"))
     }
 
+    /// A place is asked for, which may take a while.
+    pub(crate) fn ask(&mut self) -> Time {
+        let now = self.now();
+        self.asked = Some(now);
+        now
+    }
+
+    /// The wait for a place is over.
+    const fn waited(&mut self, waited: Duration) {
+        self.asked = None;
+        self.waited = self.waited.saturating_add(waited);
+    }
+
     /// An attempt begins.
     pub(crate) fn begin_attempt(&mut self, mut booking: Booking) {
+        self.waited(booking.waited());
         self.attempts += 1;
         self.choices.extend(booking.take_choice());
         self.endpoint = Some((booking.address().clone(), booking.reason()));
@@ -134,6 +157,7 @@ impl Account {
 
     /// There was no place for an attempt.
     pub(crate) fn no_place(&mut self, no_place: &mut NoPlace) {
+        self.waited(no_place.waited);
         self.choices.extend(no_place.choice.take());
     }
 
@@ -256,6 +280,10 @@ impl Account {
             return;
         }
         let now = self.now();
+        if let Some(asked) = self.asked {
+            // It was left while it waited.
+            self.waited(now - asked);
+        }
         if let Some(booking) = self.booking.take() {
             booking.finish(lease_end, self.usage.as_ref(), now);
             self.end_choice(lease_end, status, now);
@@ -352,6 +380,10 @@ impl Account {
         record.response_bytes = self.response_bytes;
         record.duration_ms = millis(end.duration);
         record.first_token_ms = end.first_token.map(millis);
+        if self.waited > Duration::ZERO {
+            record.queue_ms = Some(millis(self.waited));
+            record.class = self.class.as_deref();
+        }
         if let Some(principal) = &self.principal {
             record.tenant = Some(principal.tenant.as_str());
             record.key = principal.key.as_ref().map(maitred_types::KeyId::as_str);

@@ -48,6 +48,8 @@ pub(crate) struct Call {
     /// Where the answer goes on after the prompt, if the scheduler cares.
     pub(crate) reply: Option<Reply>,
     pub(crate) session: Option<u64>,
+    /// The hash of its tenant, and the weight that this tenant has.
+    pub(crate) tenant: (u64, u32),
     /// Most attempts, the first included.
     pub(crate) attempts: u32,
     pub(crate) balance: Balance,
@@ -102,24 +104,9 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
         } else {
             None
         };
-        let ask = Ask {
-            model: call.route.served_as.as_str(),
-            adapter: call.route.adapter(),
-            session: call.session,
-            input_tokens: call.input,
-            output_tokens: call.output,
-            output_limit: call.output_limit,
-            length_key: Some(call.length_key),
-            chain: account.prompt.chain.as_ref(),
-            excluded: &tried,
-            pinned,
-            delivery: if call.is_stream {
-                Delivery::Streamed
-            } else {
-                Delivery::Whole
-            },
-        };
-        let booking = match pool.book(&ask, account.now()) {
+        let now = account.ask();
+        let ask = to_ask(account, call, (&tried, pinned));
+        let booking = match pool.ask(&ask, now).await {
             Ok(booking) => booking,
             Err(mut no_place) => {
                 account.no_place(&mut no_place);
@@ -152,6 +139,37 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
         if !may_move || account.attempts() >= call.attempts || account.now() >= call.deadline {
             return Err(told_to_wait(first.clone(), pool));
         }
+    }
+}
+
+/// What the pool is asked for the next attempt.
+fn to_ask<'a>(
+    account: &'a Account,
+    call: &'a Call,
+    (tried, pinned): (&'a [EndpointId], Option<EndpointId>),
+) -> Ask<'a> {
+    Ask {
+        model: call.route.served_as.as_str(),
+        adapter: call.route.adapter(),
+        session: call.session,
+        input_tokens: call.input,
+        output_tokens: call.output,
+        output_limit: call.output_limit,
+        length_key: Some(call.length_key),
+        chain: account.prompt.chain.as_ref(),
+        excluded: tried,
+        pinned,
+        delivery: if call.is_stream {
+            Delivery::Streamed
+        } else {
+            Delivery::Whole
+        },
+        class: account.class.as_deref(),
+        tenant: call.tenant.0,
+        weight: call.tenant.1,
+        bytes: account.request_bytes,
+        deadline: Some(call.deadline),
+        arrived: Some(account.arrived),
     }
 }
 

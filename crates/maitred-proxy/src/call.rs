@@ -92,12 +92,14 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let mut edited = edit(account, (kind, &route), view.as_ref(), body);
     account.prompt = std::mem::take(&mut edited.prompt);
     account.is_stream = edited.is_stream;
+    account.class = Some(intake::class(&snapshot, &principal, &head.headers)?);
     account.task = quota::task(&head.headers, &settings.quotas.task_header)?;
     quota::reserve(account, (edited.input, edited.output_limit, kind.generates()))?;
     let pool = route.pool.settings();
     let call = Call {
         kind,
         session: session(&head.headers, &pool),
+        tenant: snapshot.share_of(&principal),
         attempts: pool.attempts,
         balance: pool.balance,
         head,

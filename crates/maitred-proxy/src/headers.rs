@@ -19,6 +19,8 @@ pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub(crate) const ENDPOINT: HeaderName = HeaderName::from_static("x-maitred-endpoint");
 /// Names the model of a call whose body maitred does not read (a form, for instance).
 pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-maitred-model");
+/// Names a call's class, as far as its key allows it.
+pub(crate) const CLASS: HeaderName = HeaderName::from_static("x-maitred-class");
 /// Tells proxies in front not to hold back a stream.
 pub(crate) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 

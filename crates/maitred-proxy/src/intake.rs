@@ -2,12 +2,13 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderValue, Request};
 use http_body::Body;
 use hyper::body::Incoming;
 use maitred_config::Limits;
@@ -17,7 +18,7 @@ use maitred_types::{ByteSize, FaultKind, Time, TokenCount, UnixMillis};
 
 use crate::alarm::{Alarm, AnswerLimits};
 use crate::fault::Fault;
-use crate::headers::presented_key;
+use crate::headers::{CLASS, presented_key};
 
 /// Finds out who is calling.
 pub(crate) fn authenticate(snapshot: &Snapshot, headers: &HeaderMap, now: UnixMillis) -> Result<Principal, Fault> {
@@ -35,6 +36,21 @@ pub(crate) fn authenticate(snapshot: &Snapshot, headers: &HeaderMap, now: UnixMi
                 FaultKind::ExpiredKey => "the key has expired; ask for a new one",
                 _ => "the key is not one this gateway knows",
             },
+        )
+    })
+}
+
+/// The class by which the call waits where there is no room.
+pub(crate) fn class(snapshot: &Snapshot, principal: &Principal, headers: &HeaderMap) -> Result<Arc<str>, Fault> {
+    let asked = match headers.get(CLASS).map(HeaderValue::to_str) {
+        None => None,
+        Some(Ok(name)) => Some(name),
+        Some(Err(_)) => Some(""),
+    };
+    snapshot.class(principal, asked).map_err(|known| {
+        Fault::new(
+            FaultKind::Malformed,
+            format!("the header `{CLASS}` names no class; there are: {}", known.join(", ")),
         )
     })
 }

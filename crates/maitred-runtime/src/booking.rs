@@ -36,6 +36,18 @@ pub struct Ask<'a> {
     pub pinned: Option<EndpointId>,
     /// How the output will be seen: whoever will call [`Booking::first_token`] when it begins says so.
     pub delivery: Delivery,
+    /// The class, by name; the default one if `None`.
+    pub class: Option<&'a str>,
+    /// Whose call it is, as a hash; see [`crate::session_hash`].
+    pub tenant: u64,
+    /// The weight of that tenant among others.
+    pub weight: u32,
+    /// Bytes that are held while it waits.
+    pub bytes: u64,
+    /// When its output is of no use any more.
+    pub deadline: Option<Time>,
+    /// When the call came.
+    pub arrived: Option<Time>,
 }
 
 impl<'a> Ask<'a> {
@@ -58,7 +70,12 @@ impl<'a> Ask<'a> {
                 AttemptKind::Retry
             },
             explain,
-            ..maitred_sched::Ask::default()
+            class: self.class,
+            tenant: self.tenant,
+            weight: self.weight,
+            bytes: self.bytes,
+            deadline: self.deadline,
+            arrived: self.arrived,
         }
     }
 }
@@ -72,15 +89,18 @@ pub struct NoPlace {
     pub retry_after: Option<Duration>,
     /// What is remembered of it, if decisions are kept.
     pub choice: Option<Box<Choice>>,
+    /// How long it was waited for.
+    pub waited: Duration,
     refusal: Refusal,
 }
 
 impl NoPlace {
-    pub(crate) const fn new(refusal: Refusal, choice: Option<Box<Choice>>) -> Self {
+    pub(crate) const fn new(refusal: Refusal, choice: Option<Box<Choice>>, waited: Duration) -> Self {
         Self {
             fault: refusal.fault(),
             retry_after: refusal.retry_after(),
             choice,
+            waited,
             refusal,
         }
     }
@@ -102,6 +122,7 @@ pub struct Booking {
     engine: Engine,
     reason: &'static str,
     choice: Option<Box<Choice>>,
+    waited: Duration,
     is_finished: bool,
 }
 
@@ -121,8 +142,20 @@ impl Booking {
             engine,
             reason,
             choice,
+            waited: Duration::ZERO,
             is_finished: false,
         }
+    }
+
+    pub(crate) const fn after(mut self, waited: Duration) -> Self {
+        self.waited = waited;
+        self
+    }
+
+    /// How long it was waited for.
+    #[must_use]
+    pub const fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// Which endpoint, and which life of it.

@@ -9,6 +9,8 @@ use maitred_types::{
     TokenCount, UnixMillis, Usage,
 };
 
+use crate::booking::Ask;
+
 mod record;
 
 /// The decision record of one call that has ended.
@@ -60,6 +62,18 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
+    /// What is known when it is asked.
+    pub(crate) fn of(ask: &Ask<'_>, now: Time) -> Self {
+        Self {
+            at: now,
+            input: ask.input_tokens,
+            output: ask.output_tokens,
+            tried: ask.excluded.len(),
+            names: Vec::new(),
+            shadows: Vec::new(),
+        }
+    }
+
     /// With what was chosen.
     pub(crate) fn found(self, endpoint: EndpointId, why: Why) -> Box<Choice> {
         self.with(Found::Endpoint(endpoint, why))

@@ -10,7 +10,8 @@ use maitred_config::{EngineSettings, PoolSettings};
 use maitred_engines::{Engine, MetricMapping, PageSignals};
 use maitred_obs::{EndpointSample, Meters, PoolMeters};
 use maitred_sched::{
-    DrainCause, Explain, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, ShareMessage, Signals,
+    DrainCause, Explain, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, ShareMessage,
+    Signals, TicketId,
 };
 use maitred_types::{
     Address, EndpointId, FaultKind, LeaseEnd, LeaseId, ModelName, PoolName, PromptChain, Time, TokenCount, Usage,
@@ -24,6 +25,7 @@ use crate::decisions::Decisions;
 use crate::ratios::Ratios;
 use crate::sample;
 use crate::shadows::Shadows;
+use crate::waiting::Waiter;
 
 /// A pool and what surrounds its core.
 #[derive(Debug)]
@@ -44,10 +46,12 @@ pub struct PoolHost {
 
 /// What the lock guards.
 #[derive(Debug)]
-struct Core {
-    pool: Pool,
+pub(crate) struct Core {
+    pub(crate) pool: Pool,
     /// Profiles that choose beside the pool's own.
-    shadows: Shadows,
+    pub(crate) shadows: Shadows,
+    /// Who is to be told of the end of a wait. As many as the pool lets wait.
+    pub(crate) waiters: BTreeMap<TicketId, Waiter>,
     /// The endpoints that are wanted, by address, each in its present life.
     wanted: BTreeMap<Address, Wanted>,
     /// The engine at each slot; a slot keeps its entry until another endpoint takes it.
@@ -113,6 +117,7 @@ impl PoolHost {
             core: Mutex::new(Core {
                 pool,
                 shadows: Shadows::new(&settings.shadows, &meters, seed),
+                waiters: BTreeMap::new(),
                 wanted: BTreeMap::new(),
                 engines: Vec::new(),
                 sent_away: BTreeSet::new(),
@@ -149,48 +154,63 @@ impl PoolHost {
         &self.meters
     }
 
+    pub(crate) fn decisions(&self) -> &Decisions {
+        &self.decisions
+    }
+
     pub(crate) fn reconfigure(&self, settings: Arc<PoolSettings>, drain: Duration) {
-        {
-            let mut core = self.core.lock();
+        // The core takes any moment not before the newest.
+        self.with_core(Time::ZERO, |core| {
             core.pool
                 .reconfigure(options(&settings, drain), settings.profile.clone());
             if !core.shadows.is_of(&settings.shadows) {
                 core.shadows = Shadows::new(&settings.shadows, &self.meters, self.seed);
             }
             core.sent_away.clear();
-        }
+        });
         self.credential.store(Arc::new(credential(&settings)));
         self.ratios.keep(&settings.models);
         self.settings.store(settings);
         self.bell.notify_one();
     }
 
-    /// Books a place for an attempt.
+    /// Books a place for an attempt at once, however much waits in the engines.
     ///
     /// # Errors
     /// When no endpoint can take it; the reason says whether waiting helps.
     pub fn book(self: &Arc<Self>, ask: &Ask<'_>, now: Time) -> Result<Booking, NoPlace> {
         let detail = self.decisions.detail();
-        let Chosen { picked, engine, choice } = self.core.lock().choose(ask, detail, now);
+        let chosen = self.core.lock().choose(ask, detail, now);
+        self.settle(chosen, Duration::ZERO)
+    }
+
+    /// Counts what came of an ask, and hands it out.
+    pub(crate) fn settle(self: &Arc<Self>, chosen: Chosen, waited: Duration) -> Result<Booking, NoPlace> {
+        let Chosen { picked, engine, choice } = chosen;
         match picked {
             Ok(picked) => {
                 let reason = picked.why.reason.label();
                 self.meters.picked(reason);
                 let choice = choice.map(|choice| choice.found(picked.endpoint, picked.why));
-                Ok(Booking::new(
+                let booking = Booking::new(
                     Arc::clone(self),
                     (picked.lease, picked.endpoint),
                     picked.address,
                     engine,
                     (reason, choice),
-                ))
+                );
+                Ok(booking.after(waited))
             }
             Err(refusal) => {
                 self.meters.refused(refusal.label());
                 if matches!(refusal, Refusal::RetryBudget { .. }) {
                     self.meters.retry_denied();
                 }
-                Err(NoPlace::new(refusal, choice.map(|choice| choice.refused(refusal))))
+                Err(NoPlace::new(
+                    refusal,
+                    choice.map(|choice| choice.refused(refusal)),
+                    waited,
+                ))
             }
         }
     }
@@ -201,7 +221,7 @@ impl PoolHost {
     }
 
     pub(crate) fn first_token(&self, lease: LeaseId, now: Time) {
-        self.core.lock().pool.first_token(lease, now);
+        self.with_core(now, |core| core.pool.first_token(lease, now));
     }
 
     pub(crate) fn progress(&self, lease: LeaseId, output: TokenCount, now: Time) {
@@ -214,30 +234,23 @@ impl PoolHost {
     }
 
     pub(crate) fn finish(&self, lease: LeaseId, end: LeaseEnd, usage: Option<&Usage>, now: Time) {
-        let has_events = {
-            let mut core = self.core.lock();
-            core.pool.finish(lease, end, usage, now);
-            core.pool.has_events()
-        };
+        self.with_core(now, |core| core.pool.finish(lease, end, usage, now));
         if end == LeaseEnd::Abandoned {
             self.meters.lease_abandoned();
-        }
-        if has_events {
-            self.bell.notify_one();
         }
     }
 
     /// What the other gateways should know.
     pub(crate) fn share(&self, now: Time) -> ShareMessage {
-        self.with_pool(|pool| pool.share(now))
+        self.with_core(now, |core| core.pool.share(now))
     }
 
     pub(crate) fn hear(&self, from: u64, message: &ShareMessage, now: Time) {
-        self.with_pool(|pool| pool.hear(from, message, now));
+        self.with_core(now, |core| core.pool.hear(from, message, now));
     }
 
     pub(crate) fn hear_past(&self, _from: u64, message: &ShareMessage, now: Time) {
-        self.with_pool(|pool| pool.hear_past(message, now));
+        self.with_core(now, |core| core.pool.hear_past(message, now));
     }
 
     pub(crate) fn peers(&self) -> usize {
@@ -249,7 +262,7 @@ impl PoolHost {
     }
 
     pub(crate) fn spare(&self, endpoint: EndpointId, wait: Duration, now: Time) {
-        self.core.lock().pool.cool_down(endpoint, wait, now);
+        self.with_core(now, |core| core.pool.cool_down(endpoint, wait, now));
     }
 
     /// Takes an endpoint in; when its address is there already, only what is known of it is brought up to date. Returns what
@@ -313,13 +326,16 @@ impl PoolHost {
         for address in self.addresses() {
             self.drain(&address, DrainCause::Unlisted, now);
         }
+        // Nobody will be there for those who wait.
+        self.with_core(now, |core| core.pool.dismiss(now));
         self.bell.notify_one();
     }
 
     /// Whether the pool is closed, and its last endpoint has gone.
     pub(crate) fn is_over(&self) -> bool {
         let core = self.core.lock();
-        core.is_closed && !core.pool.has_events() && core.pool.rows(Time::ZERO).next().is_none()
+        let is_empty = core.pool.rows(Time::ZERO).next().is_none() && core.waiters.is_empty();
+        core.is_closed && !core.pool.has_events() && is_empty
     }
 
     /// The addresses that are wanted.
@@ -344,7 +360,7 @@ impl PoolHost {
 
     /// Hands a page's figures to the core. `asked_at` is when the page was asked for.
     pub(crate) fn observe(&self, id: EndpointId, signals: &Signals, asked_at: Time, now: Time) {
-        self.with_pool(|pool| pool.observe(id, signals, asked_at, now));
+        self.with_core(now, |core| core.pool.observe(id, signals, asked_at, now));
     }
 
     /// Keeps the custom figures of a page for those who look at them; scheduling does not read them.
@@ -362,12 +378,12 @@ impl PoolHost {
     }
 
     pub(crate) fn scrape_failed(&self, id: EndpointId, now: Time) {
-        self.with_pool(|pool| pool.scrape_failed(id, now));
+        self.with_core(now, |core| core.pool.scrape_failed(id, now));
     }
 
     /// Tells the core what a probe found. A report about a life that has ended changes nothing.
     pub(crate) fn probed(&self, id: EndpointId, report: ReadinessReport, now: Time) {
-        self.with_pool(|pool| pool.set_readiness(id, report, now));
+        self.with_core(now, |core| core.pool.set_readiness(id, report, now));
     }
 
     /// The endpoint has begun another life, whose id is returned if it is wanted.
@@ -375,6 +391,7 @@ impl PoolHost {
         let mut core = self.core.lock();
         let engine = core.engine(id).unwrap_or_default();
         let next = core.pool.restart(id, now);
+        core.call_up(now);
         if let Some(next) = next {
             core.set_engine(next, engine);
             if let Some(wanted) = core.wanted.values_mut().find(|wanted| wanted.id == id) {
@@ -405,6 +422,7 @@ impl PoolHost {
     pub(crate) fn advance(&self, now: Time) -> (Vec<maitred_sched::PoolEvent>, Option<Time>) {
         let mut core = self.core.lock();
         core.pool.advance(now);
+        core.call_up(now);
         let events = std::iter::from_fn(|| core.pool.poll_event()).collect();
         (events, core.pool.next_wakeup())
     }
@@ -431,9 +449,11 @@ impl PoolHost {
             .any(|sample| sample.state == maitred_obs::EndpointState::Ready)
     }
 
-    fn with_pool<T>(&self, act: impl FnOnce(&mut Pool) -> T) -> T {
+    /// Changes the core, and wakes whoever may go because of it.
+    pub(crate) fn with_core<T>(&self, now: Time, act: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = self.core.lock();
-        let outcome = act(&mut core.pool);
+        let outcome = act(&mut core);
+        core.call_up(now);
         let has_events = core.pool.has_events();
         drop(core);
         if has_events {
@@ -444,11 +464,23 @@ impl PoolHost {
 }
 
 /// What came of an ask under the lock.
-struct Chosen {
-    picked: Result<Picked, Refusal>,
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) picked: Result<Picked, Refusal>,
     engine: Engine,
     /// What is remembered of it, if anything is.
     choice: Option<Evidence>,
+}
+
+impl Chosen {
+    /// A refusal of which nothing is remembered.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Self {
+            picked: Err(refusal),
+            engine: Engine::default(),
+            choice: None,
+        }
+    }
 }
 
 impl Core {
@@ -458,15 +490,16 @@ impl Core {
         let considered = self.shadows.consider(&mut self.pool, &asked, now);
         let picked = self.pool.pick(&asked, now);
         let shadows = self.shadows.compare(considered, &picked);
-        let endpoint = picked.as_ref().ok().map(|picked| picked.endpoint);
         let choice = detail.map(|_| Evidence {
-            at: now,
-            input: ask.input_tokens,
-            output: ask.output_tokens,
-            tried: ask.excluded.len(),
             names: named(&self.pool, picked.as_ref().ok(), &shadows),
             shadows,
+            ..Evidence::of(ask, now)
         });
+        self.chosen(picked, choice)
+    }
+
+    pub(crate) fn chosen(&self, picked: Result<Picked, Refusal>, choice: Option<Evidence>) -> Chosen {
+        let endpoint = picked.as_ref().ok().map(|picked| picked.endpoint);
         Chosen {
             engine: endpoint.and_then(|id| self.engine(id)).unwrap_or_default(),
             picked,

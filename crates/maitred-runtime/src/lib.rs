@@ -25,6 +25,7 @@ mod snapshot;
 mod tasks;
 #[cfg(test)]
 mod testing;
+mod waiting;
 mod watch;
 
 pub use booking::{Ask, Booking, NoPlace};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use maitred_config::{ModelSettings, Settings};
+use maitred_config::{ClassSettings, ModelSettings, Settings};
 use maitred_llm::ChainRule;
 use maitred_obs::{Meters, ModelMeters};
 use maitred_tenant::{KeyGrant, KeyRefusal, ModelGrant, UserId};
@@ -11,6 +11,7 @@ use maitred_types::{FaultKind, KeyId, ModelName, TenantId, UnixMillis};
 
 use crate::host::PoolHost;
 use crate::ratios::Ratio;
+use crate::session::session_hash;
 
 /// One consistent set of settings, with what follows from them worked out.
 #[derive(Debug)]
@@ -144,6 +145,33 @@ impl Snapshot {
             }),
             (None, None) => Err(FaultKind::MissingKey),
         }
+    }
+
+    /// The class of a call: what it asks for, but none higher than its key allows.
+    ///
+    /// # Errors
+    /// The names of all classes, highest first, when it asks for one that there is not.
+    pub fn class(&self, principal: &Principal, asked: Option<&str>) -> Result<Arc<str>, Vec<Arc<str>>> {
+        let ClassSettings { classes, default, .. } = &self.settings.classes;
+        let place = |name: &str| classes.iter().position(|class| &*class.name == name);
+        let granted = principal.grant.as_ref().and_then(|grant| grant.class.as_deref());
+        let own = granted.and_then(place).unwrap_or(*default);
+        let names = || classes.iter().map(|class| Arc::clone(&class.name));
+        let at = match asked {
+            None => own,
+            Some(name) => place(name).ok_or_else(|| names().collect::<Vec<_>>())?.max(own),
+        };
+        names().nth(at).ok_or_else(Vec::new)
+    }
+
+    /// Whose a call is where calls wait, as a hash, and the weight that its tenant has.
+    #[must_use]
+    pub fn share_of(&self, principal: &Principal) -> (u64, u32) {
+        let weight = self.settings.classes.weights.get(&principal.tenant);
+        (
+            session_hash(principal.tenant.as_str().as_bytes()),
+            weight.copied().unwrap_or(1),
+        )
     }
 
     /// Where calls for `model` go.

@@ -146,8 +146,8 @@ impl Room {
         let longest = kind.and_then(|kind| kind.max_wait).unwrap_or(options.max_wait);
         let arrived = ask.arrived.unwrap_or(now).min(now);
         let by_deadline = ask.deadline.map(|deadline| deadline.saturating_sub(new.service));
-        let is_late_then = by_deadline.is_some_and(|late| late < arrived + longest);
-        let until = by_deadline.map_or(arrived + longest, |late| late.min(arrived + longest));
+        let is_late_then = by_deadline.is_some_and(|late| late < now + longest);
+        let until = by_deadline.map_or(now + longest, |late| late.min(now + longest));
         let weight = ask.weight.max(1);
         let tokens = new.tokens.max(1);
         self.pace.assume(new.pace);
@@ -327,6 +327,13 @@ impl Room {
                 ShedCause::WaitedOut
             };
             self.end(ticket, cause, now);
+        }
+    }
+
+    /// Ends every wait.
+    pub(crate) fn dismiss(&mut self, now: Time) {
+        while let Some((_, ticket)) = self.due.first().copied() {
+            self.end(ticket, ShedCause::WaitedOut, now);
         }
     }
 

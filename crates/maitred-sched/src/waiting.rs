@@ -33,14 +33,16 @@ pub struct WaitingOptions {
     pub size_age: Duration,
     /// The wait that makes up for one class. Default 10 s.
     pub class_age: Duration,
-    /// The classes, highest first. Default is one, `normal`.
+    /// The classes, highest first. Default: `high`, `normal`, and `low`, which is sheddable.
     pub classes: Vec<ClassOptions>,
-    /// The place among `classes` of asks that name none, or none that there is. Default 0.
+    /// The place among `classes` of asks that name none, or none that there is. Default 1, `normal`.
     pub default_class: usize,
 }
 
 impl Default for WaitingOptions {
     fn default() -> Self {
+        let mut low = ClassOptions::new("low");
+        low.sheddable = true;
         Self {
             calls: 1_024,
             bytes: 256 << 20,
@@ -52,8 +54,8 @@ impl Default for WaitingOptions {
             headroom: 0.0,
             size_age: Duration::from_secs(2),
             class_age: Duration::from_secs(10),
-            classes: vec![ClassOptions::new("normal")],
-            default_class: 0,
+            classes: vec![ClassOptions::new("high"), ClassOptions::new("normal"), low],
+            default_class: 1,
         }
     }
 }

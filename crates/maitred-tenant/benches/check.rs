@@ -28,6 +28,7 @@ fn ring(keys: usize) -> KeyRing {
             tenant: TenantId::from("acme"),
             user: None,
             models: ModelGrant::All,
+            class: None,
             not_before: None,
             expires: None,
         })

@@ -19,6 +19,8 @@ pub struct KeyGrant {
     pub user: Option<UserId>,
     /// Which models it may use.
     pub models: ModelGrant,
+    /// The class of its calls, and the highest that they may ask for; the default class if absent.
+    pub class: Option<Arc<str>>,
     /// The first instant at which it is valid; valid from the start when absent.
     pub not_before: Option<UnixMillis>,
     /// The first instant at which it is no longer valid; valid until removed when absent.

@@ -101,6 +101,7 @@ fn grant(key: &raw::Key) -> KeyGrant {
         tenant: TenantId::from(key.tenant.as_str()),
         user: key.user.as_ref().map(|user| UserId::from(user.as_str())),
         models: models(&key.models),
+        class: key.class.as_ref().map(|class| class.as_str().into()),
         not_before: key.not_before.map(Moment::get),
         expires: key.expires.map(Moment::get),
     }

@@ -18,15 +18,20 @@ use crate::diagnostic::{listed, near_miss};
 use crate::path::Path;
 use crate::raw::{self, StartupCheck};
 use crate::settings::{
-    Discovery, EndpointSettings, EngineSettings, ModelSettings, PoolSettings, Probes, ReadinessProbe, ScrapeSettings,
-    StartupProbe,
+    ClassSettings, Discovery, EndpointSettings, EngineSettings, ModelSettings, PoolSettings, Probes, ReadinessProbe,
+    ScrapeSettings, StartupProbe,
 };
 
 /// Shortest scrape interval: below it the pages cost more than they tell.
 const SCRAPE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 impl Checker<'_> {
-    pub(super) fn pools(&mut self, pools: &[raw::Pool], profiles: &Profiles) -> Vec<Arc<PoolSettings>> {
+    pub(super) fn pools(
+        &mut self,
+        pools: &[raw::Pool],
+        profiles: &Profiles,
+        classes: &ClassSettings,
+    ) -> Vec<Arc<PoolSettings>> {
         let top = Path::top("pools");
         let names = pools.iter().enumerate();
         self.unique(
@@ -41,11 +46,11 @@ impl Checker<'_> {
         self.unique("model name", models);
         let checked = pools.iter().enumerate();
         checked
-            .map(|(index, pool)| Arc::new(self.pool(pool, profiles, &top.index(index))))
+            .map(|(index, pool)| Arc::new(self.pool(pool, profiles, classes, &top.index(index))))
             .collect()
     }
 
-    fn pool(&mut self, pool: &raw::Pool, profiles: &Profiles, path: &Path) -> PoolSettings {
+    fn pool(&mut self, pool: &raw::Pool, profiles: &Profiles, classes: &ClassSettings, path: &Path) -> PoolSettings {
         self.adapters(&pool.models, path);
         self.scrape(pool, path);
         self.probes(pool, path);
@@ -55,6 +60,7 @@ impl Checker<'_> {
         let discovery = self.discovery(pool, path);
         let engines = endpoints.iter().map(|endpoint| &endpoint.engine);
         let engines: Vec<_> = engines.chain(discovery.iter().map(|found| &found.engine)).collect();
+        let waiting = self.waiting(&pool.waiting, classes, &path.key("waiting"));
         let profile_name = pool.profile.as_str();
         self.profile_of(pool, profiles, &engines, path);
         PoolSettings {
@@ -63,7 +69,10 @@ impl Checker<'_> {
             session_header: pool.session_header.as_str().to_owned(),
             balance: pool.balance,
             prefix_block: pool.prefix.block,
-            options: options(pool),
+            options: PoolOptions {
+                waiting,
+                ..options(pool)
+            },
             profile: profiles.get(profile_name),
             profile_name: profile_name.to_owned(),
             shadows: self.shadows(pool, profiles, path),

@@ -39,6 +39,9 @@ pub(crate) struct Key {
     #[serde(default = "all_models")]
     #[schemars(length(min = 1))]
     pub(crate) models: Vec<ModelPatternText>,
+    /// The class of its calls, and the highest that their header `x-maitred-class` may name; the default class if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) class: Option<Name>,
     /// When the key begins to be valid: a date (its first instant in UTC) or a time with an offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_before: Option<Moment>,

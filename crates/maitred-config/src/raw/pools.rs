@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::prefix::Prefix;
-use super::{Ejection, Readiness, Reckoning, Retry, SecretRef, Startup, Word};
+use super::{Ejection, Readiness, Reckoning, Retry, SecretRef, Startup, Waiting, Word};
 use crate::forms::{FigureText, HeaderName, HostName, HostPort, HttpPath, MetricName, Name, Share, TimeSpan};
 
 /// Endpoints that serve the same models.
@@ -65,6 +65,9 @@ pub(crate) struct Pool {
     /// When calls that fail take an endpoint out.
     #[serde(default)]
     pub(crate) ejection: Ejection,
+    /// When calls wait in the gateway until an endpoint has room, how many may, and in which order they go.
+    #[serde(default)]
+    pub(crate) waiting: Waiting,
     /// How often a call may be tried on another endpoint.
     #[serde(default)]
     pub(crate) retry: Retry,

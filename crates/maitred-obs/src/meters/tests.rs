@@ -151,6 +151,7 @@ fn every_declared_metric_is_on_the_page_and_nothing_else() {
     meters.reloaded("applied");
     let pool = meters.pool(&PoolName::from("llama"));
     pool.refused("saturated");
+    pool.waits("normal").lasted(Duration::from_secs(1));
     pool.retried(FaultKind::ConnectFailed);
     pool.retry_denied();
     pool.lease_abandoned();

@@ -191,6 +191,12 @@ impl Pool {
         left
     }
 
+    /// Ends every wait, since nobody will be there to serve.
+    pub fn dismiss(&mut self, now: Time) {
+        let now = self.tick(now);
+        self.room.dismiss(now);
+    }
+
     /// What waits.
     #[must_use]
     pub fn room(&self, now: Time) -> RoomReport {

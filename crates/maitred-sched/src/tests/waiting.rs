@@ -374,14 +374,9 @@ fn time_runs_out_by_pool_class_and_deadline() {
         deadline: Some(stage.now + Duration::from_secs(2) + service),
         ..of(0, 8_192)
     });
-    let early = stage.wait_in_line(&Ask {
-        arrived: Some(stage.now.saturating_sub(Duration::from_millis(500))),
-        ..in_class("low", 1)
-    });
     for (millis, expected) in [
         (2_000, vec![(urgent, "too_late")]),
-        (2_500, vec![(early, "waited_out")]),
-        (500, vec![(brief, "waited_out")]),
+        (3_000, vec![(brief, "waited_out")]),
         (25_000, vec![(usual, "waited_out")]),
     ] {
         stage.wait(millis - 1);

@@ -18,6 +18,7 @@ fn grant(key: &NewKey, hasher: &KeyHasher) -> KeyGrant {
         tenant: TenantId::from("acme"),
         user: Some(UserId::from("ada")),
         models: ModelGrant::All,
+        class: None,
         not_before: None,
         expires: None,
     }

@@ -120,7 +120,7 @@ fn a_tag() {
 #[test]
 fn a_list_at_the_top() {
     insta::assert_snapshot!(errors("- version: 1\n"), @r"
-    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `profiles`, `quotas`, `tasks`, `sharing`, `timeouts`, `limits`, `decisions`, `log` and `recording`), found a list
+    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `profiles`, `classes`, `default_class`, `tenants`, `quotas`, `tasks`, `sharing`, `timeouts`, `limits`, `decisions`, `log` and `recording`), found a list
      --> maitred.yaml:1:3
       |
     1 | - version: 1
@@ -163,7 +163,7 @@ fn an_unknown_option() {
     8 |     endpiont: *
       |     ^^^^^^^^
       = help: did you mean `endpoints`?
-              allowed here: `name`, `engine`, `models`, `endpoints`, `dns`, `profile`, `shadow`, `session_header`, `balance`, `scrape`, `staleness`, `metrics`, `cache`, `prefix`, `startup`, `readiness`, `ejection`, `retry`, `reckoning`, `api_key`, `max_in_flight`, `max_calls` and `max_endpoints`
+              allowed here: `name`, `engine`, `models`, `endpoints`, `dns`, `profile`, `shadow`, `session_header`, `balance`, `scrape`, `staleness`, `metrics`, `cache`, `prefix`, `startup`, `readiness`, `ejection`, `waiting`, `retry`, `reckoning`, `api_key`, `max_in_flight`, `max_calls` and `max_endpoints`
     ");
 }
 
@@ -927,4 +927,60 @@ fn quotas_that_never_say_anything() {
        = help: leave one of them out, or tell them apart by `tenant`, `model` or `per`
     "
     );
+}
+
+#[test]
+fn classes_that_do_not_fit() {
+    let text = format!(
+        "{HEAD}{}",
+        "default_class: standard\nclasses:\n  - { name: gold, priority: 5 }\n  - { name: plain, priority: 5 }\n\
+         tenants:\n  - { name: locla, weight: 2 }\n"
+    );
+    insta::assert_snapshot!(errors(&text), @r"
+    error: there is no class `standard`
+     --> maitred.yaml:8:16 (default_class)
+      |
+    8 | default_class: standard
+      |                ^^^^^^^^
+      = help: classes: `gold` and `plain`
+
+    error: the priority `5` is already in line 10
+      --> maitred.yaml:11:30 (classes[1].priority)
+       |
+    11 |   - { name: plain, priority: 5 }
+       |                              ^
+       = help: each priority may occur once
+
+    error: no key is of the tenant `locla`
+      --> maitred.yaml:13:13 (tenants[0].name)
+       |
+    13 |   - { name: locla, weight: 2 }
+       |             ^^^^^
+       = help: did you mean `local`?
+    ");
+}
+
+#[test]
+fn a_room_that_lets_nobody_go() {
+    insta::assert_snapshot!(errors(&with("    waiting: { kv_cache: 0%, max_wait: 0s, prefill_tokens: 0 }")), @r"
+    error: no endpoint would ever have room
+     --> maitred.yaml:8:26 (pools[0].waiting.kv_cache)
+      |
+    8 |     waiting: { kv_cache: 0%, max_wait: 0s, prefill_tokens: 0 }
+      |                          ^^
+      = help: write a share such as `80%`
+
+    error: this duration cannot be zero
+     --> maitred.yaml:8:40 (pools[0].waiting.max_wait)
+      |
+    8 |     waiting: { kv_cache: 0%, max_wait: 0s, prefill_tokens: 0 }
+      |                                        ^^
+      = help: write a duration such as `5s`
+
+    error: expected a whole number of at least 1, found the number 0
+     --> maitred.yaml:8:60 (pools[0].waiting.prefill_tokens)
+      |
+    8 |     waiting: { kv_cache: 0%, max_wait: 0s, prefill_tokens: 0 }
+      |                                                            ^
+    ");
 }

@@ -107,7 +107,7 @@ impl World {
             tokens: (if ask.chain.is_some() { 0 } else { input }, input),
             excluded: ask.excluded.to_vec(),
             attempt: ask.attempt,
-            until: ask.deadline.unwrap_or(Time::MAX).min(arrived + longest),
+            until: ask.deadline.unwrap_or(Time::MAX).min(self.latest + longest),
         };
         self.waiting.insert(ticket, queued);
     }
