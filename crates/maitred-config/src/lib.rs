@@ -31,9 +31,10 @@ pub use reference::{reference_markdown, scenario_markdown, schema};
 pub use secret::Secret;
 pub use settings::scenario;
 pub use settings::{
-    AuthSettings, ClassSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings, Limits,
-    ListenerSettings, LogSettings, ModelSettings, PoolChange, PoolSettings, Probes, QuotaSettings, ReadinessProbe,
-    RecordingSettings, ScrapeSettings, Settings, ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
+    AuthSettings, ClassSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings, KvEventSettings,
+    Limits, ListenerSettings, LogSettings, ModelSettings, PoolChange, PoolSettings, Probes, QuotaSettings,
+    ReadinessProbe, RecordingSettings, ScrapeSettings, Settings, ShadowSettings, SharingSettings, StartupProbe,
+    Timeouts, TlsFiles,
 };
 
 /// The scheduler's profile that is there under this name without being written, if there is one.

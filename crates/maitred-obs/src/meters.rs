@@ -85,6 +85,7 @@ struct PoolFamilies {
     scrapes: Counters,
     probes: Counters,
     shadows: Counters,
+    kv_events: Counters,
     sharing_up: Family<Labels, Gauge>,
     sharing_peers: Family<Labels, Gauge>,
     sharing_messages: Counters,
@@ -212,6 +213,7 @@ impl Families {
                 scrapes: register(registry, &metric::SCRAPES, Counters::default()),
                 probes: register(registry, &metric::PROBES, Counters::default()),
                 shadows: register(registry, &metric::SHADOWS, Counters::default()),
+                kv_events: register(registry, &metric::KV_EVENTS, Counters::default()),
             },
         }
     }
@@ -339,6 +341,7 @@ pub struct PoolMeters {
     events: ByWord,
     scrapes: ByWord,
     probes: ByWord,
+    kv_events: ByWord,
     shadows: Counters,
     pool: PoolName,
     sharing_messages: ByWord,
@@ -361,6 +364,7 @@ impl PoolMeters {
             events: ByWord::new(&families.events, pool, "event"),
             scrapes: ByWord::new(&families.scrapes, pool, "result"),
             probes: ByWord::new(&families.probes, pool, "result"),
+            kv_events: ByWord::new(&families.kv_events, pool, "result"),
             shadows: families.shadows.clone(),
             pool: pool.clone(),
             sharing_messages: ByWord::new(&families.sharing_messages, pool, "result"),
@@ -413,6 +417,11 @@ impl PoolMeters {
     /// Counts a read of a metrics page.
     pub fn scraped(&self, result: &'static str) {
         self.scrapes.inc(result);
+    }
+
+    /// Counts what came of following KV events.
+    pub fn kv_event(&self, result: &'static str) {
+        self.kv_events.inc(result);
     }
 
     /// The handle for what concerns one shadow profile. Make it when settings change, not per call.

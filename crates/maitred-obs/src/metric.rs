@@ -84,6 +84,8 @@ metrics! {
         "Readiness and health probes, by result";
     SHADOWS: Counter "maitred_shadow_decisions" ["pool", "profile", "agrees"]
         "Asks that a shadow profile considered beside the live one, by whether it would have chosen the same endpoint";
+    KV_EVENTS: Counter "maitred_kv_events" ["pool", "result"]
+        "What came of following endpoints' KV events: batches taken, played again or unreadable, gaps, restarts, connections made and lost";
     ENDPOINT_SHARE: Gauge "maitred_endpoint_share" ["pool", "endpoint"]
         "Share of the pool's last picks that went to the endpoint, 0 to 1";
     ENDPOINT_PICKS: Counter "maitred_endpoint_picks" ["pool", "endpoint"]

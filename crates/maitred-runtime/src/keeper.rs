@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::fetch::Fetcher;
 use crate::host::PoolHost;
+use crate::kv_events::Follower;
 use crate::tasks::Tasks;
 use crate::watch::Watch;
 
@@ -158,6 +159,7 @@ impl Keeper {
                     clock: self.clock,
                 };
                 self.tasks.spawn_until_stop(watch.clone().scrape());
+                self.tasks.spawn_until_stop(Follower::new(watch.clone()).follow());
                 self.tasks.spawn_until_stop(watch.probe());
             }
         }

@@ -11,6 +11,7 @@ mod decisions;
 mod fetch;
 mod host;
 mod keeper;
+mod kv_events;
 #[cfg(test)]
 mod parity;
 mod pins;
@@ -27,6 +28,7 @@ mod tasks;
 mod testing;
 mod waiting;
 mod watch;
+mod zmtp;
 
 pub use booking::{Ask, Booking, NoPlace};
 pub use clock::Clock;
@@ -42,3 +44,4 @@ pub use runtime::Runtime;
 pub use session::{length_key, session_hash};
 pub use snapshot::{Principal, Route, Snapshot};
 pub use tasks::Tasks;
+pub use zmtp::ZmtpPeer;

@@ -36,7 +36,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// The endpoint as it is now; `None` once it is not wanted any more.
-    fn subject(&self) -> Option<Subject> {
+    pub(crate) fn subject(&self) -> Option<Subject> {
         self.host.subject(&self.address, &self.probe_now)
     }
 
@@ -352,7 +352,7 @@ impl Unreadable {
 }
 
 /// Where the metrics page of the endpoint at `address` is, if it has a port of its own.
-fn page_address(address: &Address, port: Option<u16>) -> Address {
+pub(crate) fn page_address(address: &Address, port: Option<u16>) -> Address {
     match (port, address.as_str().rsplit_once(':')) {
         (Some(port), Some((host, _))) => Address::from(format!("{host}:{port}")),
         _ => address.clone(),

@@ -22,6 +22,18 @@ impl BlockId {
     }
 }
 
+/// Most changes of the cache that wait to be asked for; later ones are not told.
+const CHANGES_MAX: usize = 1 << 16;
+
+/// What happened to the cache. The first block with a content tells; a twin is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheChange {
+    /// The content with this hash can be found.
+    Stored(BlockHash),
+    /// It is there no more.
+    Removed(BlockHash),
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Block {
     references: u32,
@@ -73,6 +85,8 @@ pub(crate) struct BlockPool {
     cached: KeyMap<BlockHash, BlockId>,
     usable: u32,
     free: u32,
+    /// What happened since it was last asked, if anybody asks.
+    changes: Option<Vec<CacheChange>>,
 }
 
 impl BlockPool {
@@ -84,6 +98,25 @@ impl BlockPool {
             cached: KeyMap::default(),
             usable,
             free: usable,
+            changes: None,
+        }
+    }
+
+    /// From here on changes of the cache are noted.
+    pub(crate) fn note_changes(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// What happened to the cache since this was last called.
+    pub(crate) fn take_changes(&mut self) -> Vec<CacheChange> {
+        self.changes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn note(&mut self, change: CacheChange) {
+        if let Some(changes) = &mut self.changes
+            && changes.len() < CHANGES_MAX
+        {
+            changes.push(change);
         }
     }
 
@@ -136,6 +169,7 @@ impl BlockPool {
         taken.references = 1;
         if let Some(hash) = taken.hash.take() {
             self.cached.remove(&hash);
+            self.note(CacheChange::Removed(hash));
         }
         Some(block)
     }
@@ -146,6 +180,7 @@ impl BlockPool {
             let holder = *self.cached.entry(hash).or_insert(block);
             if holder == block {
                 self.blocks[block.index()].hash = Some(hash);
+                self.note(CacheChange::Stored(hash));
             }
         }
     }

@@ -17,6 +17,7 @@ mod profile;
 mod request;
 mod stats;
 
+pub use kv::CacheChange;
 pub use lengths::{LengthLimits, OutputLength};
 pub use lora::{AdapterIndex, LoraOptions, MAX_ADAPTERS};
 pub use model::{EngineModel, EngineOptions, GaugeUpdates, PrefixCaching, TokenEvents, Violation, WarmUp};

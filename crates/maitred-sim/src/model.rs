@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use maitred_types::{Time, TokenCount};
 
-use crate::kv::{BlockPool, KeyMap};
+use crate::kv::{BlockPool, CacheChange, KeyMap};
 use crate::lora::{Adapters, LoraOptions};
 use crate::profile::{EngineProfile, StepBatch};
 use crate::request::{FinishReason, Refused, RequestNumber, SimEvent, SimRequest};
@@ -299,6 +299,16 @@ impl EngineModel {
             Some(step) => Some(step.ends),
             None => self.arriving.front().map(|(ready, _)| *ready),
         }
+    }
+
+    /// From here on changes of the prefix cache are noted, to be asked for.
+    pub fn note_cache_changes(&mut self) {
+        self.pool.note_changes();
+    }
+
+    /// What happened to the prefix cache since this was last called, in order. Bounded: who does not ask misses the later ones.
+    pub fn take_cache_changes(&mut self) -> Vec<CacheChange> {
+        self.pool.take_changes()
     }
 
     /// Lets time pass up to and including `to`, and tells `sink` what can be seen of it, in order of time.

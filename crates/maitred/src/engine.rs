@@ -8,6 +8,7 @@ mod core;
 mod embedding;
 mod face;
 mod faults;
+mod kv_events;
 mod page;
 mod problem;
 mod progress;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use anyhow::Context;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use maitred_engines::Engine;
@@ -36,6 +38,7 @@ use self::ask::Served;
 use self::body::FaceBody;
 use self::core::{Core, Life, Pace};
 use self::face::Face;
+use self::kv_events::Publisher;
 use self::page::PageSetup;
 use self::server::{Answering, Gate, Port};
 use self::stream::Cut;
@@ -87,6 +90,9 @@ pub(crate) async fn run(args: EngineArgs) -> anyhow::Result<ExitCode> {
     if let Some(admin) = endpoint.admin {
         drop(writeln!(stdout, "admin on {admin}"));
     }
+    if let Some((live, again)) = endpoint.kv_events {
+        drop(writeln!(stdout, "kv events on {live}\nkv events again on {again}"));
+    }
     drop(stdout.flush());
     let commands = endpoint.commands.clone();
     let relay = async move {
@@ -112,6 +118,8 @@ struct Endpoint {
     address: SocketAddr,
     /// Where it takes faults and commands.
     admin: Option<SocketAddr>,
+    /// Where it publishes KV events, and where it plays them again.
+    kv_events: Option<(SocketAddr, SocketAddr)>,
     /// Takes commands.
     commands: mpsc::Sender<Command>,
     received: mpsc::Receiver<Command>,
@@ -162,9 +170,14 @@ impl Endpoint {
                 drop(always);
             });
         }
+        let kv_events = args
+            .kv_events
+            .map(|port| publish(port, &args, &core, &tasks))
+            .transpose()?;
         Ok(Self {
             address,
             admin,
+            kv_events,
             commands,
             received,
             args,
@@ -314,3 +327,20 @@ impl Answering for Door {
 
 #[cfg(test)]
 mod tests;
+
+/// Publishes KV events from here on: at `port`, and again at a free one beside it.
+fn publish(port: u16, args: &EngineArgs, core: &Core, tasks: &Tasks) -> anyhow::Result<(SocketAddr, SocketAddr)> {
+    let take = |port| -> anyhow::Result<(tokio::net::TcpListener, SocketAddr)> {
+        let listener = std::net::TcpListener::bind((args.listen.ip(), port))
+            .with_context(|| format!("cannot take port {port} for KV events"))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok((tokio::net::TcpListener::from_std(listener)?, address))
+    };
+    let (live, again) = (take(port)?, take(if port == 0 { 0 } else { port + 1 })?);
+    let publisher = Publisher::new(args.block_size.get());
+    core.publish_to(Arc::clone(&publisher));
+    tasks.spawn_until_stop(Arc::clone(&publisher).serve(live.0, tasks.clone()));
+    tasks.spawn_until_stop(publisher.serve_again(again.0, tasks.clone()));
+    Ok((live.1, again.1))
+}

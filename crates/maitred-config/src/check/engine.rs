@@ -7,18 +7,19 @@ use maitred_sched::{EndpointOptions, SignalSet};
 
 use crate::forms::FigureText;
 use crate::raw;
-use crate::settings::EngineSettings;
+use crate::settings::{EngineSettings, KvEventSettings};
 
 /// What is special about one endpoint.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Special {
+pub(super) struct Special<'a> {
     pub(super) engine: Option<Engine>,
     pub(super) max_in_flight: Option<u32>,
     pub(super) cache: Option<raw::Cache>,
+    pub(super) kv_events: Option<&'a raw::KvEvents>,
 }
 
 /// The engine settings of an endpoint of `pool`.
-pub(super) fn settings(pool: &raw::Pool, special: Special) -> EngineSettings {
+pub(super) fn settings(pool: &raw::Pool, special: Special<'_>) -> EngineSettings {
     let engine = special.engine.unwrap_or(pool.engine.0);
     let mapping = match engine == pool.engine.0 {
         true => engine.mapping().overlaid_with(&overlay(&pool.metrics)),
@@ -41,6 +42,18 @@ pub(super) fn settings(pool: &raw::Pool, special: Special) -> EngineSettings {
             reports: reports(&mapping, cache),
         },
         mapping: Arc::new(mapping),
+        kv_events: special.kv_events.or(pool.kv_events.as_ref()).map(kv_events),
+    }
+}
+
+fn kv_events(raw: &raw::KvEvents) -> KvEventSettings {
+    KvEventSettings {
+        port: raw.port,
+        replay_port: raw.replay_port,
+        topic: raw
+            .topic
+            .as_ref()
+            .map_or_else(String::new, |topic| topic.as_str().to_owned()),
     }
 }
 

@@ -143,6 +143,7 @@ impl Checker<'_> {
                     engine: endpoint.engine.map(|engine| engine.0),
                     max_in_flight: endpoint.max_in_flight,
                     cache: endpoint.cache,
+                    kv_events: endpoint.kv_events.as_ref(),
                 },
             ),
         };

@@ -56,6 +56,9 @@ pub(crate) struct Pool {
     /// How prompts are compared with what endpoints hold in their prefix caches.
     #[serde(default)]
     pub(crate) prefix: Prefix,
+    /// Where endpoints publish what happens to their KV caches; not followed if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kv_events: Option<KvEvents>,
     /// The probe that runs until an endpoint can serve for the first time.
     #[serde(default)]
     pub(crate) startup: Startup,
@@ -169,6 +172,26 @@ pub(crate) struct Endpoint {
     /// Size of its KV cache, if not the pool's, should it not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cache: Option<Cache>,
+    /// Where it publishes what happens to its KV cache, if not where the pool says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kv_events: Option<KvEvents>,
+}
+
+/// Where an endpoint publishes what happens to its KV cache: blocks stored, removed and cleared, over ZeroMQ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KvEvents {
+    /// The port of its PUB socket, on the endpoint's host. vLLM's is 5557 unless told otherwise.
+    #[schemars(range(min = 1))]
+    pub(crate) port: u16,
+    /// The port of its ROUTER socket, which plays batches again that were missed. Without it a gap means that what is known of
+    /// the cache is a guess again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub(crate) replay_port: Option<u16>,
+    /// What the topics begin with; all of them if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) topic: Option<Name>,
 }
 
 /// A DNS name that resolves to the addresses of the endpoints.

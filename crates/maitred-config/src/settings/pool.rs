@@ -100,6 +100,19 @@ pub struct EngineSettings {
     pub metrics_port: Option<u16>,
     /// What the scheduler is told of it.
     pub options: EndpointOptions,
+    /// Where it publishes what happens to its KV cache, if that is followed.
+    pub kv_events: Option<KvEventSettings>,
+}
+
+/// Where an endpoint publishes what happens to its KV cache, on its own host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvEventSettings {
+    /// The port of its PUB socket.
+    pub port: u16,
+    /// The port of the socket that plays batches again.
+    pub replay_port: Option<u16>,
+    /// What topics begin with.
+    pub topic: String,
 }
 
 /// How metrics are fetched.

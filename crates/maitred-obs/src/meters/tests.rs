@@ -158,6 +158,7 @@ fn every_declared_metric_is_on_the_page_and_nothing_else() {
     pool.event("ready");
     pool.scraped("ok");
     pool.probed("ok");
+    pool.kv_event("taken");
     pool.shadow("round-robin").considered(true);
     pool.shared("sent");
     pool.sharing_up(true);

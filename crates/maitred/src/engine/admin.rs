@@ -27,6 +27,9 @@ pub(super) enum Command {
     Regate,
 }
 
+/// Batches of KV events that are lost when that is asked for.
+const LOST: u32 = 2;
+
 /// The admin path.
 #[derive(Clone, Debug)]
 pub(super) struct Admin {
@@ -60,11 +63,15 @@ impl Admin {
                     Err(error) => reply(StatusCode::BAD_REQUEST, &json!({ "error": error.to_string() })),
                 };
             }
+            ("POST", "/sim/lose-kv-events") => {
+                self.core.lose_kv_events(LOST);
+                return reply(StatusCode::ACCEPTED, &json!({ "lost": LOST }));
+            }
             ("POST", "/sim/crash") => Command::Crash,
             ("POST", "/sim/die") => Command::Die,
             ("POST", "/sim/terminate") => Command::Terminate,
             _ => {
-                let paths = "GET /sim/state, POST or DELETE /sim/faults, POST /sim/crash, /sim/die, /sim/terminate";
+                let paths = "GET /sim/state, POST or DELETE /sim/faults, POST /sim/crash, /sim/die, /sim/terminate, /sim/lose-kv-events";
                 return reply(StatusCode::NOT_FOUND, &json!({ "error": format!("there are {paths}") }));
             }
         };

@@ -83,6 +83,10 @@ pub(crate) struct EngineArgs {
     /// Leave `cached_tokens` out of usage, as engines do unless told otherwise.
     #[arg(long)]
     pub(crate) no_cached_tokens: bool,
+    /// Publish KV events at this port, and play them again at the next one; with port 0 at two free ones, which the lines
+    /// "kv events on ADDRESS" and "kv events again on ADDRESS" name.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(..65_535))]
+    pub(crate) kv_events: Option<u16>,
     /// Refuse calls under /v1/ without this key.
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Option<String>,

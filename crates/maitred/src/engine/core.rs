@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::faults::{CallFault, FaultPatch, Faults, MetricsFault};
+use super::kv_events::Publisher;
 use super::progress::Progress;
 
 /// Where the engine is in its life.
@@ -58,6 +59,8 @@ pub(super) struct State {
     pub(super) face: FaceCounters,
     /// The metrics page that a frozen or seldom renewed page keeps showing, and when it was made.
     pub(super) kept_page: Option<(Time, Arc<str>)>,
+    /// Who is told what happens to the prefix cache.
+    publisher: Option<Arc<Publisher>>,
     sequences: BTreeMap<u64, Sequence>,
     next_number: u64,
     rng: fastrand::Rng,
@@ -92,6 +95,7 @@ impl Core {
             faults: Faults::default(),
             face: FaceCounters::default(),
             kept_page: None,
+            publisher: None,
             sequences: BTreeMap::new(),
             next_number: 1,
             rng: fastrand::Rng::with_seed(pace.seed),
@@ -157,7 +161,32 @@ impl Core {
             }
             SimEvent::Preempted { .. } => {}
         });
+        self.tell_cache(state);
         self.tell_idle(state);
+    }
+
+    fn tell_cache(&self, state: &mut State) {
+        if let Some(publisher) = &state.publisher {
+            let changes = state.model.take_cache_changes();
+            publisher.publish(&changes, self.clock.unix_now().get() as f64 / 1e3);
+        }
+    }
+
+    /// From here on `publisher` is told what happens to the prefix cache.
+    pub(super) fn publish_to(&self, publisher: Arc<Publisher>) {
+        self.with(|state| {
+            state.model.note_cache_changes();
+            state.publisher = Some(publisher);
+        });
+    }
+
+    /// The next batches of KV events are lost on the way.
+    pub(super) fn lose_kv_events(&self, batches: u32) {
+        self.with(|state| {
+            if let Some(publisher) = &state.publisher {
+                publisher.lose(batches);
+            }
+        });
     }
 
     /// Submits the sequences of one call; their numbers are chosen here.

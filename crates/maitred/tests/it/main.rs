@@ -18,6 +18,7 @@ mod config_cli;
 mod drain;
 mod explain;
 mod faults;
+mod kv_events;
 mod laboratory;
 mod life;
 mod prefix;
