@@ -363,26 +363,6 @@ impl PoolHost {
         self.with_core(now, |core| core.pool.observe(id, signals, asked_at, now));
     }
 
-    /// The endpoint has stored so many blocks.
-    pub(crate) fn cache_stored(&self, id: EndpointId, blocks: u32, now: Time) {
-        self.with_pool(|pool| pool.cache_stored(id, blocks, now));
-    }
-
-    /// The endpoint has let go of so many blocks.
-    pub(crate) fn cache_removed(&self, id: EndpointId, blocks: u32, now: Time) {
-        self.with_pool(|pool| pool.cache_removed(id, blocks, now));
-    }
-
-    /// The endpoint's cache is empty.
-    pub(crate) fn cache_cleared(&self, id: EndpointId, now: Time) {
-        self.with_pool(|pool| pool.cache_cleared(id, now));
-    }
-
-    /// Nobody says any more what happens to the endpoint's cache.
-    pub(crate) fn cache_unknown(&self, id: EndpointId, now: Time) {
-        self.with_pool(|pool| pool.cache_unknown(id, now));
-    }
-
     /// Keeps the custom figures of a page for those who look at them; scheduling does not read them.
     pub(crate) fn keep_custom(&self, id: EndpointId, mapping: &Arc<MetricMapping>, page: &PageSignals) {
         if page.custom.is_empty() {

@@ -10,7 +10,8 @@ use std::time::Duration;
 use maitred_config::KvEventSettings;
 use maitred_engines::kv_events::zmtp::subscribe;
 use maitred_engines::kv_events::{KvBatch, KvMessage, KvTrack, Sequence, replay_request};
-use maitred_types::{Address, EndpointId};
+use maitred_sched::Pool;
+use maitred_types::{Address, EndpointId, Time};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -94,7 +95,7 @@ impl Follower {
         self.play_again(settings, 0, None).await;
         let known = u32::try_from(self.track.known()).unwrap_or(u32::MAX);
         if known > 0 {
-            self.tell(|watch, id| watch.host.cache_stored(id, known, watch.clock.now()));
+            self.tell(|pool, id, now| pool.cache_stored(id, known, now));
         }
         self.count("connected");
         let mut tick = tokio::time::interval(LOOK);
@@ -127,7 +128,7 @@ impl Follower {
             Sequence::Restart => {
                 self.count("restart");
                 self.track.forget();
-                self.tell(|watch, id| watch.host.cache_cleared(id, watch.clock.now()));
+                self.tell(Pool::cache_cleared);
                 if sequence > 0 {
                     self.play_again(settings, 0, Some(sequence)).await;
                 }
@@ -187,16 +188,15 @@ impl Follower {
     /// Takes a batch, and tells the pool what it did to the cache.
     fn apply(&mut self, sequence: u64, batch: &KvBatch) {
         let change = self.track.take(sequence, batch);
-        self.tell(|watch, id| {
-            let (host, now) = (&watch.host, watch.clock.now());
+        self.tell(|pool, id, now| {
             if change.cleared {
-                host.cache_cleared(id, now);
+                pool.cache_cleared(id, now);
             }
             if change.stored > 0 {
-                host.cache_stored(id, change.stored, now);
+                pool.cache_stored(id, change.stored, now);
             }
             if change.removed > 0 {
-                host.cache_removed(id, change.removed, now);
+                pool.cache_removed(id, change.removed, now);
             }
         });
     }
@@ -205,12 +205,13 @@ impl Follower {
     fn lose_track(&mut self, why: &'static str) {
         self.count(why);
         self.track.forget();
-        self.tell(|watch, id| watch.host.cache_unknown(id, watch.clock.now()));
+        self.tell(Pool::cache_unknown);
     }
 
-    fn tell(&self, tell: impl FnOnce(&Watch, EndpointId)) {
+    fn tell(&self, tell: impl FnOnce(&mut Pool, EndpointId, Time)) {
         if let Some(id) = self.id {
-            tell(&self.watch, id);
+            let now = self.watch.clock.now();
+            self.watch.host.with_core(now, |core| tell(&mut core.pool, id, now));
         }
     }
 
