@@ -183,6 +183,9 @@ impl<S: LineSource> TraceCalls<S> {
         let mut left = row.input;
         for id in &row.ids {
             let tokens = left.min(row.block_tokens);
+            if tokens == 0 {
+                break;
+            }
             prompt.append(mix(*id, timed.round), tokens, block_size);
             left -= tokens;
         }

@@ -75,7 +75,7 @@ fn rounds_follow_each_other_and_share_nothing() {
 #[test]
 fn recordings_written_late_are_put_in_order() {
     let text = r#"{"timestamp": 900, "input_length": 70, "output_length": 1, "hash_ids": [7], "block_tokens": 64, "tenant": 3, "class": 1, "session": 18446744073709551615}
-{"timestamp": 100, "input_length": 64, "output_length": 9, "hash_ids": [7], "block_tokens": 64}
+{"timestamp": 100, "input_length": 64, "output_length": 9, "hash_ids": [7, 8], "block_tokens": 64, "model": 5, "cached_length": 0}
 {"timestamp": 5000, "input_length": 1, "output_length": 0}
 "#;
     let calls = calls(text, |plan| {
