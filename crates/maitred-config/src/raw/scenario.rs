@@ -260,13 +260,18 @@ pub(crate) struct Kind {
     /// The number of the first of those tenants.
     #[serde(default)]
     pub(crate) first_tenant: u32,
-    /// The class of its calls; 0 is the most urgent.
-    #[serde(default)]
+    /// The class of its calls: 0 is high, 1 normal, 2 low.
+    #[serde(default = "normal")]
+    #[schemars(range(min = 0, max = 2))]
     pub(crate) class: u8,
     /// The limit that clients set on answers. An answer is never longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) answer_limit: Option<u32>,
+}
+
+fn normal() -> u8 {
+    1
 }
 
 /// Text that many prompts begin with.

@@ -25,7 +25,7 @@ pub struct LabCall {
     pub session: Option<u64>,
     /// Who pays for it, from 0.
     pub tenant: u32,
-    /// Its class: 0 is the most urgent.
+    /// Its class: 0 is high, 1 normal, 2 low.
     pub class: u8,
     /// The adapter it asks for.
     pub adapter: Option<AdapterIndex>,
@@ -36,7 +36,7 @@ pub struct LabCall {
 }
 
 impl LabCall {
-    /// A call with this prompt and a length of its answer; nobody's, of the first class, without adapter, at time zero.
+    /// A call with this prompt and a length of its answer; nobody's, of the normal class, without adapter, at time zero.
     #[must_use]
     pub fn new(prompt: &Prompt, block_size: u32, output: TokenCount) -> Self {
         let hashes: Vec<u64> = prompt.hashes().iter().map(|hash| hash.get()).collect();
@@ -49,7 +49,7 @@ impl LabCall {
             max_output: None,
             session: None,
             tenant: 0,
-            class: 0,
+            class: 1,
             adapter: None,
             answer_seed: prompt.hash().get(),
             end: prompt.end(),
@@ -70,7 +70,7 @@ impl LabCall {
             max_output: None,
             session: None,
             tenant: 0,
-            class: 0,
+            class: 1,
             adapter: None,
             answer_seed: end.hash().get(),
             end,

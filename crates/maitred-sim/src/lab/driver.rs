@@ -302,6 +302,7 @@ impl<'a> Floor<'a> {
         let gateway = self.rng.usize(0..self.routers.len());
         let place = self.live.add(Live::new(call, gateway));
         self.decide(place);
+        self.release(gateway);
     }
 
     /// Asks the router where a call goes.

@@ -1,15 +1,15 @@
 //! The scheduler that serves, as a router: the very code of [`Pool`], fed as the gateway's shell feeds it.
 
 use maitred_sched::{
-    Ask, EndpointOptions, LoraSignal, Pool, PoolOptions, Profile, Proofs, ReadinessReport, ShareMessage, SignalSet,
-    Signals,
+    Answer, Ask, EndpointOptions, LoraSignal, Picked, Pool, PoolOptions, Profile, Proofs, ReadinessReport,
+    ShareMessage, SignalSet, Signals,
 };
 use maitred_types::{EndpointId, LeaseEnd, LeaseId, ModelName, Time, TokenCount, Usage, UsageSource};
 
 use super::call::LabCall;
 use super::fleet::{EndpointFacts, EndpointIndex, FleetView};
 use super::record::CallEnd;
-use super::router::{AdapterBits, CallReport, PageReading, Placement, Router};
+use super::router::{AdapterBits, CallReport, PageReading, Placement, Released, Router};
 use crate::kv::KeyMap;
 use crate::lora::{AdapterIndex, MAX_ADAPTERS};
 
@@ -21,6 +21,8 @@ pub struct PoolRouter {
     /// The endpoints' present lives, in the order of the fleet.
     ids: Vec<EndpointId>,
     leases: KeyMap<u64, LeaseId>,
+    /// The calls that wait, by their tickets.
+    tickets: KeyMap<u64, u64>,
     adapters: Vec<ModelName>,
 }
 
@@ -53,6 +55,7 @@ impl PoolRouter {
             pool,
             ids,
             leases: KeyMap::default(),
+            tickets: KeyMap::default(),
             adapters: (0..MAX_ADAPTERS).map(adapter_name).collect(),
         }
     }
@@ -72,8 +75,26 @@ impl PoolRouter {
             output_tokens: call.max_output.unwrap_or(EXPECTED_OUTPUT),
             output_limit: call.max_output,
             length_key: Some(call.tenant.into()),
+            tenant: call.tenant.into(),
+            class: CLASSES.get(usize::from(call.class)).copied(),
             chain: Some(&call.chain),
             ..Ask::default()
+        }
+    }
+
+    /// Notes the booking of a call.
+    fn go(&mut self, number: u64, picked: &Picked) -> Placement {
+        self.leases.insert(number, picked.lease);
+        let Some(endpoint) = self.place(picked.endpoint) else {
+            return Placement::Shed;
+        };
+        let why = &picked.why;
+        // Without a price nothing may have been looked up, and then nothing held is no prediction.
+        let chosen = why.ranked().first();
+        let chosen = chosen.filter(|chosen| why.price.is_some() || chosen.matched > 0.0);
+        Placement::Go {
+            endpoint,
+            predicted_cached: chosen.map(|chosen| whole_tokens(chosen.matched)),
         }
     }
 
@@ -128,18 +149,31 @@ impl Router for PoolRouter {
                 .map(ModelName::as_str),
             ..Self::ask(call)
         };
-        // A pool that makes calls wait will answer so here.
-        let Ok(picked) = self.pool.pick(&ask, now) else {
-            return Placement::Shed;
-        };
-        let Some(endpoint) = self.place(picked.endpoint) else {
-            return Placement::Shed;
-        };
-        self.leases.insert(call.number, picked.lease);
-        Placement::Go {
-            endpoint,
-            predicted_cached: None,
+        match self.pool.ask(&ask, now) {
+            Answer::Go(picked) => self.go(call.number, &picked),
+            Answer::Wait(ticket) => {
+                self.tickets.insert(ticket.get(), call.number);
+                Placement::Wait
+            }
+            Answer::Shed(_) => Placement::Shed,
         }
+    }
+
+    fn released(&mut self, now: Time, _: &FleetView<'_>, out: &mut Vec<Released>) {
+        self.pool.advance(now);
+        while let Some(released) = self.pool.released(now) {
+            let Some(number) = self.tickets.remove(&released.ticket.get()) else {
+                continue;
+            };
+            let placement = released
+                .outcome
+                .map_or(Placement::Shed, |picked| self.go(number, &picked));
+            out.push(Released { number, placement });
+        }
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        self.pool.next_wakeup()
     }
 
     fn first_token(&mut self, call: &LabCall, _: EndpointIndex, now: Time) {
@@ -209,6 +243,18 @@ impl Router for PoolRouter {
         self.drop_events();
     }
 }
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "never negative, and a float cast saturates"
+)]
+fn whole_tokens(tokens: f32) -> TokenCount {
+    TokenCount::new(tokens as u32)
+}
+
+/// The names of the scheduler's classes, highest first.
+const CLASSES: [&str; 3] = ["high", "normal", "low"];
 
 /// What is expected of a call that sets no limit.
 const EXPECTED_OUTPUT: TokenCount = TokenCount::new(256);

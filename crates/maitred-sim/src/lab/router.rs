@@ -82,7 +82,7 @@ pub struct AdapterBits {
 ///
 /// The driver calls it in order of time. For each call: [`Router::arrive`] once; if it goes, then [`Router::first_token`] at
 /// most once and [`Router::finished`] exactly once. A call that is lost with its endpoint before its first token comes again, as
-/// a gateway tries another endpoint. After a first token, an end and a page the driver asks [`Router::released`], for room may
+/// a gateway tries another endpoint. After each of these and after a page the driver asks [`Router::released`], for room may
 /// have come up.
 pub trait Router {
     /// The policy's name, as reports show it.

@@ -158,6 +158,8 @@ struct Turns {
     next: u32,
     of: u32,
     keeps: bool,
+    /// Whether something has happened since a call was let go.
+    may_go: bool,
     held: Vec<u64>,
     told: Vec<u64>,
 }
@@ -168,6 +170,7 @@ impl Turns {
             next: 0,
             of,
             keeps,
+            may_go: false,
             held: Vec::new(),
             told: Vec::new(),
         })
@@ -201,14 +204,19 @@ impl Router for Turns {
     fn finished(&mut self, call: &LabCall, _: EndpointIndex, _: &CallReport, _: Time) {
         assert!(!self.told.contains(&call.number), "told twice of {}", call.number);
         self.told.push(call.number);
+        self.may_go = true;
     }
 
     fn page(&mut self, _: EndpointIndex, page: &PageReading, now: Time) {
         assert_eq!(page.asked_at, now);
+        self.may_go = true;
     }
 
     fn released(&mut self, _: Time, _: &FleetView<'_>, out: &mut Vec<Released>) {
-        if let (false, Some(number)) = (self.keeps, self.held.pop()) {
+        if !std::mem::take(&mut self.may_go) || self.keeps {
+            return;
+        }
+        if let Some(number) = self.held.pop() {
             let placement = self.go();
             out.push(Released { number, placement });
         }

@@ -114,7 +114,7 @@ impl Kind {
             adapters: None,
             tenants: Spread::ONE,
             first_tenant: 0,
-            class: 0,
+            class: 1,
             max_output: None,
         }
     }

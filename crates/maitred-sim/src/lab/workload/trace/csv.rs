@@ -36,7 +36,7 @@ pub(super) fn row(line: &[u8], number: u64) -> Result<Option<TraceRow>, LineFaul
         ids: Vec::new(),
         block_tokens: 1,
         tenant: 0,
-        class: 0,
+        class: 1,
         session: None,
     };
     jsonl::check(&row).map_err(|(field, reason)| {

@@ -45,7 +45,7 @@ pub(super) fn row(line: &[u8]) -> Result<TraceRow, LineFault> {
         ids: ids.unwrap_or_default(),
         block_tokens: block_tokens.unwrap_or(MOONCAKE_BLOCK),
         tenant: optional("tenant", line.tenant, "a whole number")?.unwrap_or_default(),
-        class: optional("class", line.class, "a whole number up to 255")?.unwrap_or_default(),
+        class: optional("class", line.class, "a whole number up to 255")?.unwrap_or(1),
         session: optional("session", line.session, "a whole number")?,
     };
     check(&row)?;
