@@ -45,6 +45,9 @@ pub struct DecisionRecord {
 pub struct AttemptRecord {
     /// Milliseconds from the call's arrival to the choice.
     pub after_ms: f64,
+    /// Milliseconds of these in which the call waited for a place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<f64>,
     /// Prompt tokens, as estimated for the choice.
     pub input_tokens: u32,
     /// Output tokens, as expected for the choice.

@@ -59,9 +59,17 @@ pub(crate) struct Evidence {
     /// Where the endpoints listen that are spoken of.
     pub(crate) names: Vec<(EndpointId, Address)>,
     pub(crate) shadows: Vec<ShadowChoice>,
+    /// How long it was waited for a place.
+    pub(crate) waited: Duration,
 }
 
 impl Evidence {
+    /// After so long a wait for a place.
+    pub(crate) const fn after(mut self, waited: Duration) -> Self {
+        self.waited = waited;
+        self
+    }
+
     /// What is known when it is asked.
     pub(crate) fn of(ask: &Ask<'_>, now: Time) -> Self {
         Self {
@@ -71,6 +79,7 @@ impl Evidence {
             tried: ask.excluded.len(),
             names: Vec::new(),
             shadows: Vec::new(),
+            waited: Duration::ZERO,
         }
     }
 

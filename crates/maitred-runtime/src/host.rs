@@ -191,7 +191,7 @@ impl PoolHost {
             Ok(picked) => {
                 let reason = picked.why.reason.label();
                 self.meters.picked(reason);
-                let choice = choice.map(|choice| choice.found(picked.endpoint, picked.why));
+                let choice = choice.map(|choice| choice.after(waited).found(picked.endpoint, picked.why));
                 let booking = Booking::new(
                     Arc::clone(self),
                     (picked.lease, picked.endpoint),
@@ -208,7 +208,7 @@ impl PoolHost {
                 }
                 Err(NoPlace::new(
                     refusal,
-                    choice.map(|choice| choice.refused(refusal)),
+                    choice.map(|choice| choice.after(waited).refused(refusal)),
                     waited,
                 ))
             }

@@ -27,6 +27,9 @@ impl Display for DecisionRecord {
                 index + 1,
                 seconds(attempt.after_ms)
             )?;
+            if let Some(waited) = attempt.waited_ms {
+                write!(f, "after a wait of {} for a place, ", seconds(waited))?;
+            }
             writeln!(f, "with about {} prompt tokens:", grouped(attempt.input_tokens))?;
             write!(f, "{attempt}")?;
         }

@@ -48,6 +48,7 @@ fn answered() -> AttemptRecord {
     };
     AttemptRecord {
         after_ms: 12.0,
+        waited_ms: Some(4.0),
         input_tokens: 8_000,
         output_tokens: 256,
         tried: 1,
@@ -111,7 +112,7 @@ fn a_record_reads_as_sentences() {
       1 endpoint; chosen 10.0.0.2:8000 (only-one)
       then failed after 0.011 s: connect_failed
 
-    Attempt 2, 0.012 s after the call came, with about 8,000 prompt tokens:
+    Attempt 2, 0.012 s after the call came, after a wait of 0.004 s for a place, with about 8,000 prompt tokens:
       8 endpoints; 3 removed by ready: 10.0.0.1:8000 (draining) and 2 more; chosen 10.0.0.3:8000 (scored) at 0.041 s: queue 0.012 s + own 0.020 s × 1.25 + decode 0.009 s (6,144 of 8,000 prompt tokens cached)
       before 10.0.0.4:8000 at 1.500: kv 0.500 + queue 0.500 × 2
       the profile round-robin would have chosen 10.0.0.9:8000 (turn)

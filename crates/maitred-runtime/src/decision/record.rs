@@ -39,6 +39,7 @@ impl Choice {
     fn to_record(&self, arrived: Time) -> AttemptRecord {
         let mut record = AttemptRecord {
             after_ms: millis(self.evidence.at.since(arrived)),
+            waited_ms: (!self.evidence.waited.is_zero()).then(|| millis(self.evidence.waited)),
             input_tokens: self.evidence.input.get(),
             output_tokens: self.evidence.output.get(),
             tried: u32::try_from(self.evidence.tried).unwrap_or(u32::MAX),
