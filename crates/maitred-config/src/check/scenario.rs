@@ -35,12 +35,16 @@ impl Checker<'_> {
         let knee = Path::top("knee");
         let knee_policy = self.policy(raw.knee.policy.as_str(), &knee.key("policy"), &profiles, names.rivals);
         self.positive(raw.knee.ttft, &knee.key("ttft"));
+        if let Some(sharing) = raw.sharing {
+            self.positive(sharing, &Path::top("sharing"));
+        }
         let scenario = Scenario {
             name: raw.name.as_str().to_owned(),
             description: raw.description.clone(),
             fleet: raw.fleet.iter().map(group).collect(),
             block_tokens: raw.block_tokens,
             gateways: raw.gateways,
+            sharing: raw.sharing.map(crate::forms::TimeSpan::get),
             scrape: scrape(&raw.scrape),
             restarts: raw.restarts.iter().map(|one| (one.endpoint, one.at.get())).collect(),
             prior_factor: raw.prior_factor,

@@ -31,6 +31,9 @@ pub(crate) struct Scenario {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000))]
     pub(crate) gateways: u32,
+    /// How often each gateway tells the others what it has under way; they do not talk if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sharing: Option<TimeSpan>,
     /// How gateways read the endpoints' pages.
     #[serde(default)]
     pub(crate) scrape: Scrape,

@@ -19,6 +19,8 @@ pub struct Scenario {
     pub block_tokens: u32,
     /// How many gateways share the fleet.
     pub gateways: u32,
+    /// How often each tells the others what it has under way.
+    pub sharing: Option<Duration>,
     /// How they read pages.
     pub scrape: PageReadings,
     /// Which endpoints start anew, and when after the start of a run.

@@ -132,7 +132,7 @@ impl<'a> Experiment<'a> {
     pub fn plan(&self, calls: u64, seed: u64) -> RunPlan {
         let scenario = self.scenario;
         let mut plan = RunPlan::new(self.endpoints.clone(), seed);
-        plan.gateways = scenario.gateways;
+        (plan.gateways, plan.sharing) = (scenario.gateways, scenario.sharing);
         let at = |after| Time::ZERO + after;
         let frozen = scenario.scrape.frozen.iter().map(|(endpoint, from, until)| FrozenPage {
             endpoint: EndpointIndex::new(*endpoint),
