@@ -9,6 +9,7 @@ mod decision;
 mod log;
 mod meters;
 pub mod metric;
+mod prefix_sample;
 mod recording;
 mod sample;
 mod sink;
@@ -20,6 +21,7 @@ pub use decision::{
 };
 pub use log::{Level, start_log};
 pub use meters::{CallEnd, Meters, ModelMeters, PoolMeters, ShadowMeters, WaitMeters};
+pub use prefix_sample::{PrefixSample, PrefixSource};
 pub use recording::{RecordedCall, Recording, RecordingOptions};
-pub use sample::{EndpointSample, EndpointState, SampleSource};
+pub use sample::{CacheSample, EndpointSample, EndpointState, SampleSource};
 pub use sink::RecordSink;

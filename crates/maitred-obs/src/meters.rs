@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::metric::{self, Metric};
+use crate::prefix_sample::{PrefixCollector, PrefixSource};
 use crate::sample::{EndpointCollector, SampleSource};
 
 type Labels = Vec<(&'static str, String)>;
@@ -89,6 +90,7 @@ struct PoolFamilies {
     sharing_up: Family<Labels, Gauge>,
     sharing_peers: Family<Labels, Gauge>,
     sharing_messages: Counters,
+    prefix_snapshots: Counters,
 }
 
 impl Meters {
@@ -116,6 +118,13 @@ impl Meters {
         self.registry
             .lock()
             .register_collector(Box::new(EndpointCollector(source)));
+    }
+
+    /// Adds the figures of prefix indexes, which `source` reads whenever the page is asked for.
+    pub fn add_prefixes(&self, source: PrefixSource) {
+        self.registry
+            .lock()
+            .register_collector(Box::new(PrefixCollector(source)));
     }
 
     /// The page in the Prometheus text format (version 0.0.4).
@@ -209,6 +218,7 @@ impl Families {
                 events: register(registry, &metric::POOL_EVENTS, Counters::default()),
                 sharing_up: register(registry, &metric::SHARING_UP, Family::default()),
                 sharing_peers: register(registry, &metric::SHARING_PEERS, Family::default()),
+                prefix_snapshots: register(registry, &metric::PREFIX_SNAPSHOTS, Counters::default()),
                 sharing_messages: register(registry, &metric::SHARING_MESSAGES, Counters::default()),
                 scrapes: register(registry, &metric::SCRAPES, Counters::default()),
                 probes: register(registry, &metric::PROBES, Counters::default()),
@@ -345,6 +355,7 @@ pub struct PoolMeters {
     shadows: Counters,
     pool: PoolName,
     sharing_messages: ByWord,
+    prefix_snapshots: ByWord,
     sharing_up: Family<Labels, Gauge>,
     sharing_peers: Family<Labels, Gauge>,
     own: Labels,
@@ -368,6 +379,7 @@ impl PoolMeters {
             shadows: families.shadows.clone(),
             pool: pool.clone(),
             sharing_messages: ByWord::new(&families.sharing_messages, pool, "result"),
+            prefix_snapshots: ByWord::new(&families.prefix_snapshots, pool, "result"),
             sharing_up: families.sharing_up.clone(),
             sharing_peers: families.sharing_peers.clone(),
             own,
@@ -444,6 +456,11 @@ impl PoolMeters {
     /// Counts a message among gateways.
     pub fn shared(&self, result: &'static str) {
         self.sharing_messages.inc(result);
+    }
+
+    /// Counts what became of a snapshot of the prefix index.
+    pub fn prefix_snapshot(&self, result: &'static str) {
+        self.prefix_snapshots.inc(result);
     }
 
     /// Says whether the shared log can be used.

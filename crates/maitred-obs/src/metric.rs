@@ -86,6 +86,30 @@ metrics! {
         "Asks that a shadow profile considered beside the live one, by whether it would have chosen the same endpoint";
     KV_EVENTS: Counter "maitred_kv_events" ["pool", "result"]
         "What came of following endpoints' KV events: batches taken, played again or unreadable, gaps, restarts, connections made and lost";
+    PREFIX_ON: Gauge "maitred_prefix_on" ["pool"]
+        "1 while every prompt is looked up in the prefix index, 0 while only a sample is because calls share too little";
+    PREFIX_BYTES: Gauge "maitred_prefix_bytes" ["pool"]
+        "Bytes that the prefix index takes up";
+    PREFIX_BLOCKS: Gauge "maitred_prefix_blocks" ["pool"]
+        "Blocks of prompts that the prefix index knows, each counted once";
+    PREFIX_BLOCKS_GONE: Counter "maitred_prefix_blocks_gone" ["pool", "cause"]
+        "Blocks that left the prefix index, per endpoint: evicted for want of room in the endpoint, lost for want of bytes in the gateway";
+    PREFIX_LOOKUPS: Counter "maitred_prefix_lookups" ["pool", "result"]
+        "Calls whose prompt was looked up, skipped while the index was off, or untracked for want of bytes; the last are looked up too";
+    PREFIX_PROMPT: Counter "maitred_prefix_prompt_tokens" ["pool", "held_by"]
+        "Prompt tokens of calls looked up: asked for, and held by the best candidate, by a random one and by the chosen one; chosen less random is what placement gained";
+    PREFIX_CACHED: Counter "maitred_prefix_cached_tokens" ["pool", "figure"]
+        "Cached tokens of answers that report theirs: predicted, reported, and the error summed over answers; reported over predicted is the calibration";
+    PREFIX_SURPRISES: Counter "maitred_prefix_surprises" ["pool", "kind"]
+        "Answers whose cached tokens corrected the prefix index: a shortfall against what was certain, a surplus over what was predicted";
+    PREFIX_SNAPSHOTS: Counter "maitred_prefix_snapshots" ["pool", "result"]
+        "Snapshots of the prefix index: files written, failed to be written, and unreadable; endpoints taken in, and refused as another life";
+    ENDPOINT_HELD: Gauge "maitred_endpoint_prefix_held_tokens" ["pool", "endpoint"]
+        "Prompt tokens that the endpoint is taken to hold in its prefix cache";
+    ENDPOINT_CAPACITY: Gauge "maitred_endpoint_prefix_capacity_tokens" ["pool", "endpoint"]
+        "Prompt tokens that the endpoint is guessed to be able to hold; absent where its own events say what goes";
+    ENDPOINT_SCALE: Gauge "maitred_endpoint_prefix_capacity_scale" ["pool", "endpoint"]
+        "The learnt part of that guess; 1 is the endpoint's own number";
     ENDPOINT_SHARE: Gauge "maitred_endpoint_share" ["pool", "endpoint"]
         "Share of the pool's last picks that went to the endpoint, 0 to 1";
     ENDPOINT_PICKS: Counter "maitred_endpoint_picks" ["pool", "endpoint"]

@@ -77,8 +77,27 @@ pub struct EndpointSample {
     pub queue_seconds: f64,
     /// Seconds since the last good report.
     pub age: Option<f64>,
+    /// What the prefix index knows of it.
+    pub cache: CacheSample,
     /// The figures of the configuration's own choice, by name, as reported.
     pub custom: BTreeMap<String, f64>,
+}
+
+/// What the prefix index knows of one life of an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CacheSample {
+    /// Prompt tokens that it is taken to hold.
+    pub held_tokens: u64,
+    /// Prompt tokens that it can hold, as guessed.
+    pub capacity_tokens: Option<u64>,
+    /// The learnt part of that guess.
+    pub scale: f64,
+    /// Cached tokens predicted, of answers that report theirs.
+    pub predicted: u64,
+    /// Cached tokens that these answers reported.
+    pub reported: u64,
+    /// Tokens by which single predictions were wrong, in either direction.
+    pub error: u64,
 }
 
 /// Gives the samples of all endpoints of all pools.
@@ -95,7 +114,7 @@ impl fmt::Debug for EndpointCollector {
 
 type Reading = fn(&EndpointSample) -> Option<f64>;
 
-const GAUGES: [(&Metric, Reading); 8] = [
+const GAUGES: [(&Metric, Reading); 11] = [
     (&metric::ENDPOINT_SHARE, |sample| Some(sample.share)),
     (&metric::ENDPOINT_IN_FLIGHT, |sample| Some(as_f64(sample.in_flight))),
     (&metric::ENDPOINT_WAITING, |sample| sample.waiting),
@@ -104,6 +123,11 @@ const GAUGES: [(&Metric, Reading); 8] = [
     (&metric::ENDPOINT_KV_ESTIMATE, |sample| sample.kv_estimate),
     (&metric::ENDPOINT_QUEUE, |sample| Some(sample.queue_seconds)),
     (&metric::ENDPOINT_AGE, |sample| sample.age),
+    (&metric::ENDPOINT_HELD, |sample| Some(as_f64(sample.cache.held_tokens))),
+    (&metric::ENDPOINT_CAPACITY, |sample| {
+        sample.cache.capacity_tokens.map(as_f64)
+    }),
+    (&metric::ENDPOINT_SCALE, |sample| Some(sample.cache.scale)),
 ];
 
 impl Collector for EndpointCollector {
@@ -202,7 +226,7 @@ fn encode_states(encoder: &mut DescriptorEncoder<'_>, samples: &[EndpointSample]
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "a count of attempts under way is far below 2^53"
+    reason = "attempts under way and tokens held are far below 2^53"
 )]
 fn as_f64(count: u64) -> f64 {
     count as f64

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use maitred_config::{EngineSettings, PoolSettings};
 use maitred_engines::{Engine, MetricMapping, PageSignals};
-use maitred_obs::{EndpointSample, Meters, PoolMeters};
+use maitred_obs::{EndpointSample, Meters, PoolMeters, PrefixSample};
 use maitred_sched::{
     DrainCause, Explain, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, ShareMessage,
     Signals, TicketId,
@@ -439,6 +439,12 @@ impl PoolHost {
         let rows = core.pool.rows(now);
         rows.map(|row| sample::of(&self.name, &row, custom(row.endpoint).unwrap_or_default()))
             .collect()
+    }
+
+    /// The prefix index as metrics show it.
+    pub(crate) fn prefix_sample(&self) -> PrefixSample {
+        let figures = self.core.lock().pool.prefix_figures();
+        sample::of_prefixes(&self.name, &figures)
     }
 
     /// Whether at least one endpoint takes calls.

@@ -67,6 +67,11 @@ impl Runtime {
         runtime.meters.add_endpoints(Arc::new(move || {
             weak.upgrade().map_or_else(Vec::new, |runtime| runtime.samples())
         }));
+        let weak = Arc::downgrade(&runtime);
+        runtime.meters.add_prefixes(Arc::new(move || {
+            let hosts = weak.upgrade().map_or_else(Vec::new, |runtime| runtime.hosts());
+            hosts.iter().map(|host| host.prefix_sample()).collect()
+        }));
         runtime
     }
 

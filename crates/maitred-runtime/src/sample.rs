@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use maitred_obs::{EndpointSample, EndpointState};
-use maitred_sched::EndpointRow;
+use maitred_obs::{CacheSample, EndpointSample, EndpointState, PrefixSample};
+use maitred_sched::{CacheRow, EndpointRow, PrefixFigures};
 use maitred_types::PoolName;
 
 pub(crate) fn of(pool: &PoolName, row: &EndpointRow<'_>, custom: BTreeMap<String, f64>) -> EndpointSample {
@@ -28,6 +28,42 @@ pub(crate) fn of(pool: &PoolName, row: &EndpointRow<'_>, custom: BTreeMap<String
         kv_estimate: row.estimate.kv_used,
         queue_seconds: row.queue_seconds,
         age: row.age.map(|age| age.as_secs_f64()),
+        cache: cache(&row.cache),
         custom,
+    }
+}
+
+fn cache(row: &CacheRow) -> CacheSample {
+    CacheSample {
+        held_tokens: row.held_tokens,
+        capacity_tokens: row.capacity_tokens,
+        scale: f64::from(row.scale),
+        predicted: row.calibration.predicted,
+        reported: row.calibration.reported,
+        error: row.calibration.error,
+    }
+}
+
+/// The prefix index of a pool, as metrics show it.
+pub(crate) fn of_prefixes(pool: &PoolName, figures: &PrefixFigures) -> PrefixSample {
+    PrefixSample {
+        pool: pool.to_string(),
+        is_on: figures.is_on,
+        bytes: figures.bytes as u64,
+        blocks: figures.blocks,
+        evicted: figures.evicted_blocks,
+        lost: figures.lost_blocks,
+        looked_up: figures.looked_up,
+        skipped: figures.skipped,
+        untracked: figures.untracked,
+        asked: figures.prompt_tokens,
+        best: figures.best_tokens,
+        random: figures.random_tokens,
+        chosen: figures.chosen_tokens,
+        predicted: figures.calibration.predicted,
+        reported: figures.calibration.reported,
+        error: figures.calibration.error,
+        shortfalls: figures.shortfalls,
+        surpluses: figures.surpluses,
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::sample::{EndpointSample, EndpointState};
+use crate::prefix_sample::PrefixSample;
+use crate::sample::{CacheSample, EndpointSample, EndpointState};
 use maitred_types::TokenCount;
 
 fn meters_after_one_call() -> Meters {
@@ -70,6 +71,12 @@ fn sample() -> EndpointSample {
         kv_estimate: Some(0.625),
         queue_seconds: 0.25,
         age: Some(0.05),
+        cache: CacheSample {
+            held_tokens: 640,
+            capacity_tokens: None,
+            scale: 0.5,
+            ..CacheSample::default()
+        },
         custom: [("heat".to_owned(), 61.5)].into(),
     }
 }
@@ -99,7 +106,46 @@ fn endpoints_are_read_when_the_page_is_asked_for_and_unknown_figures_are_left_ou
         &page,
         r#"maitred_endpoint_state{pool="llama",endpoint="10.0.0.1:8000",state="ejected"} 0"#,
     );
+    has_line(
+        &page,
+        r#"maitred_endpoint_prefix_held_tokens{pool="llama",endpoint="10.0.0.1:8000"} 640.0"#,
+    );
     assert!(!page.contains("maitred_endpoint_running_requests{"));
+    assert!(!page.contains("maitred_endpoint_prefix_capacity_tokens{"));
+}
+
+#[test]
+fn a_prefix_index_shows_its_calibration_and_what_placement_gained() {
+    let meters = Meters::new("1.2.3");
+    meters.add_prefixes(Arc::new(|| {
+        vec![PrefixSample {
+            pool: "llama".into(),
+            is_on: true,
+            bytes: 4096,
+            lost: 3,
+            random: 100.0,
+            chosen: 250.5,
+            predicted: 200,
+            reported: 180,
+            error: 40,
+            shortfalls: 2,
+            ..PrefixSample::default()
+        }]
+    }));
+    let page = meters.page();
+    for line in [
+        r#"on{pool="llama"} 1"#,
+        r#"bytes{pool="llama"} 4096"#,
+        r#"blocks_gone_total{pool="llama",cause="lost"} 3"#,
+        r#"prompt_tokens_total{pool="llama",held_by="random"} 100.0"#,
+        r#"prompt_tokens_total{pool="llama",held_by="chosen"} 250.5"#,
+        r#"cached_tokens_total{pool="llama",figure="predicted"} 200"#,
+        r#"cached_tokens_total{pool="llama",figure="reported"} 180"#,
+        r#"cached_tokens_total{pool="llama",figure="error"} 40"#,
+        r#"surprises_total{pool="llama",kind="shortfall"} 2"#,
+    ] {
+        has_line(&page, &format!("maitred_prefix_{line}"));
+    }
 }
 
 #[test]
@@ -146,12 +192,14 @@ fn an_address_with_two_lives_has_each_series_once() {
 fn every_declared_metric_is_on_the_page_and_nothing_else() {
     let meters = meters_after_one_call();
     meters.add_endpoints(Arc::new(Vec::new));
+    meters.add_prefixes(Arc::new(Vec::new));
     meters.call_refused(FaultKind::InvalidJson);
     meters.connection_refused("too_many");
     meters.reloaded("applied");
     let pool = meters.pool(&PoolName::from("llama"));
     pool.refused("saturated");
     pool.waits("normal").lasted(Duration::from_secs(1));
+    pool.prefix_snapshot("written");
     pool.retried(FaultKind::ConnectFailed);
     pool.retry_denied();
     pool.lease_abandoned();
