@@ -15,6 +15,7 @@ mod access;
 mod engine;
 mod listeners;
 mod pools;
+mod prefix;
 mod process;
 mod profiles;
 mod quotas;

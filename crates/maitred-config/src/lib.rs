@@ -32,7 +32,7 @@ pub use secret::Secret;
 pub use settings::scenario;
 pub use settings::{
     AuthSettings, ClassSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings, KvEventSettings,
-    Limits, ListenerSettings, LogSettings, ModelSettings, PoolChange, PoolSettings, Probes, QuotaSettings,
+    Limits, ListenerSettings, LogSettings, ModelSettings, PoolChange, PoolSettings, PrefixFile, Probes, QuotaSettings,
     ReadinessProbe, RecordingSettings, ScrapeSettings, Settings, ShadowSettings, SharingSettings, StartupProbe,
     Timeouts, TlsFiles,
 };

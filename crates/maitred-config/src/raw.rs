@@ -23,6 +23,7 @@ pub(crate) use access::{Auth, Key};
 pub(crate) use listeners::{Admin, Listener};
 pub use pools::Balance;
 pub(crate) use pools::{Cache, Endpoint, KvEvents, Metrics, Model, Pool};
+pub(crate) use prefix::Prefix;
 pub use probes::StartupCheck;
 use probes::{Ejection, Readiness, Reckoning, Retry, Startup};
 pub(crate) use process::{Decisions, Limits, Log, Recording, Timeouts};

@@ -12,8 +12,8 @@ use maitred_tenant::{KeyRing, Limit};
 use maitred_types::{ByteSize, PoolName, TenantId};
 
 pub use pool::{
-    Discovery, EndpointSettings, EngineSettings, KvEventSettings, ModelSettings, PoolSettings, Probes, ReadinessProbe,
-    ScrapeSettings, ShadowSettings, StartupProbe,
+    Discovery, EndpointSettings, EngineSettings, KvEventSettings, ModelSettings, PoolSettings, PrefixFile, Probes,
+    ReadinessProbe, ScrapeSettings, ShadowSettings, StartupProbe,
 };
 
 use crate::raw::{Detail, LogFormat, LogLevel};

@@ -95,7 +95,7 @@ metrics! {
     PREFIX_BLOCKS_GONE: Counter "maitred_prefix_blocks_gone" ["pool", "cause"]
         "Blocks that left the prefix index, per endpoint: evicted for want of room in the endpoint, lost for want of bytes in the gateway";
     PREFIX_LOOKUPS: Counter "maitred_prefix_lookups" ["pool", "result"]
-        "Calls whose prompt was looked up, skipped while the index was off, or untracked for want of bytes; the last are looked up too";
+        "Calls whose prompt was looked up, skipped though it was cut into blocks since the index was off, or untracked for want of bytes; the last are looked up too";
     PREFIX_PROMPT: Counter "maitred_prefix_prompt_tokens" ["pool", "held_by"]
         "Prompt tokens of calls looked up: asked for, and held by the best candidate, by a random one and by the chosen one; chosen less random is what placement gained";
     PREFIX_CACHED: Counter "maitred_prefix_cached_tokens" ["pool", "figure"]

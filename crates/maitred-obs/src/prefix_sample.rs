@@ -65,6 +65,8 @@ impl fmt::Debug for PrefixCollector {
 }
 
 type Reading<T> = fn(&PrefixSample) -> T;
+/// A label's words and the figure behind each.
+type Words<T> = &'static [(&'static str, Reading<T>)];
 
 const GAUGES: [(&Metric, Reading<u64>); 3] = [
     (&metric::PREFIX_ON, |sample| u64::from(sample.is_on)),
@@ -72,8 +74,8 @@ const GAUGES: [(&Metric, Reading<u64>); 3] = [
     (&metric::PREFIX_BLOCKS, |sample| sample.blocks),
 ];
 
-/// Each with its label and the figure behind each of the label's words.
-const COUNTERS: [(&Metric, &str, &[(&str, Reading<u64>)]); 4] = [
+/// Each with its label.
+const COUNTERS: [(&Metric, &str, Words<u64>); 4] = [
     (
         &metric::PREFIX_BLOCKS_GONE,
         "cause",

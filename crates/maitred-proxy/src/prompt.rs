@@ -27,7 +27,10 @@ impl Prompt {
     /// Reads the prompt of a body. Also says where its answer goes on, if that will be worth knowing.
     pub(crate) fn read(kind: CallKind, route: &Route, view: &BodyView, use_of: ChainUse) -> (Self, Option<Reply>) {
         let ratio = route.ratio.get();
-        let text = if route.reads_chain || use_of == ChainUse::Recorded {
+        let is_recorded = use_of == ChainUse::Recorded;
+        // Where calls share too little, most prompts' chains would be made for nobody to read.
+        let is_scheduled = route.reads_chain && (is_recorded || route.pool.wants_chain());
+        let text = if is_scheduled || is_recorded {
             PromptText::read(view, kind, route.chain_rule)
         } else {
             None
@@ -46,7 +49,7 @@ impl Prompt {
             chain: Some(text.chain(ratio)),
             size: text.size(),
         };
-        (prompt, text.take_reply().filter(|_| route.reads_chain))
+        (prompt, text.take_reply().filter(|_| is_scheduled))
     }
 
     /// Learns from what the endpoint counted.

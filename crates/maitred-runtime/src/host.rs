@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use maitred_config::{EngineSettings, PoolSettings};
 use maitred_engines::{Engine, MetricMapping, PageSignals};
-use maitred_obs::{EndpointSample, Meters, PoolMeters, PrefixSample};
+use maitred_obs::{EndpointSample, Meters, PoolMeters};
 use maitred_sched::{
     DrainCause, Explain, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, ShareMessage,
     Signals, TicketId,
@@ -23,9 +23,14 @@ use crate::booking::{Ask, Booking, NoPlace};
 use crate::decision::{Evidence, named};
 use crate::decisions::Decisions;
 use crate::ratios::Ratios;
+use crate::remembered::Remembered;
 use crate::sample;
 use crate::shadows::Shadows;
 use crate::waiting::Waiter;
+
+mod prefix;
+
+use prefix::ChainSwitch;
 
 /// A pool and what surrounds its core.
 #[derive(Debug)]
@@ -40,6 +45,9 @@ pub struct PoolHost {
     pub(crate) ratios: Ratios,
     decisions: Arc<Decisions>,
     seed: u64,
+    chains: ChainSwitch,
+    /// What a file says of its endpoints.
+    pub(crate) remembered: Remembered,
     /// Rung when the core has something to say or its next wake-up may have moved.
     pub(crate) bell: Notify,
 }
@@ -71,6 +79,8 @@ struct Wanted {
     probe_now: Arc<Notify>,
     /// The figures of the configuration's own choice.
     custom: Custom,
+    /// Which process is behind it, where its page says so.
+    mark: Option<u64>,
 }
 
 /// The custom figures of a page, with the mapping that names them.
@@ -129,6 +139,8 @@ impl PoolHost {
             decisions: Arc::clone(decisions),
             seed,
             settings: ArcSwap::new(settings),
+            chains: ChainSwitch::new(),
+            remembered: Remembered::default(),
             bell: Notify::new(),
         })
     }
@@ -297,6 +309,7 @@ impl PoolHost {
                 engine: Arc::new(engine.clone()),
                 probe_now: Arc::clone(&probe_now),
                 custom: Custom::default(),
+                mark: None,
             },
         );
         Some(probe_now)
@@ -396,6 +409,7 @@ impl PoolHost {
             core.set_engine(next, engine);
             if let Some(wanted) = core.wanted.values_mut().find(|wanted| wanted.id == id) {
                 wanted.id = next;
+                wanted.mark = None;
                 wanted.custom = Custom::default();
                 wanted.probe_now.notify_one();
             }
@@ -423,6 +437,7 @@ impl PoolHost {
         let mut core = self.core.lock();
         core.pool.advance(now);
         core.call_up(now);
+        self.chains.set(core.pool.looks_up_all());
         let events = std::iter::from_fn(|| core.pool.poll_event()).collect();
         (events, core.pool.next_wakeup())
     }
@@ -439,12 +454,6 @@ impl PoolHost {
         let rows = core.pool.rows(now);
         rows.map(|row| sample::of(&self.name, &row, custom(row.endpoint).unwrap_or_default()))
             .collect()
-    }
-
-    /// The prefix index as metrics show it.
-    pub(crate) fn prefix_sample(&self) -> PrefixSample {
-        let figures = self.core.lock().pool.prefix_figures();
-        sample::of_prefixes(&self.name, &figures)
     }
 
     /// Whether at least one endpoint takes calls.

@@ -17,6 +17,7 @@ mod parity;
 mod pins;
 mod quota;
 mod ratios;
+mod remembered;
 mod runtime;
 mod sample;
 mod session;

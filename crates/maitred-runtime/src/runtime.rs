@@ -18,6 +18,7 @@ use crate::fetch::Fetcher;
 use crate::host::PoolHost;
 use crate::keeper::Keeper;
 use crate::quota::QuotaHost;
+use crate::remembered;
 use crate::sharing::Sharing;
 use crate::snapshot::Snapshot;
 use crate::tasks::Tasks;
@@ -122,6 +123,8 @@ impl Runtime {
                 };
                 self.tasks.spawn_until_stop(keeper.clone().keep());
                 self.begin_sharing(&keeper.host);
+                self.tasks
+                    .spawn_until_stop(remembered::keep(Arc::clone(&keeper.host), self.clock));
                 let kept = Kept {
                     keeper,
                     discovery: self.tasks.child(),
@@ -184,6 +187,13 @@ impl Runtime {
     pub fn drain_endpoint(&self, pool: &str, address: &str) -> bool {
         let host = self.pools.lock().get(pool).map(|kept| Arc::clone(&kept.keeper.host));
         host.is_some_and(|host| host.drain(&Address::from(address), DrainCause::Operator, self.clock.now()))
+    }
+
+    /// Writes what is to be known again after a restart.
+    pub async fn remember(&self) {
+        for host in self.hosts() {
+            remembered::write(&host).await;
+        }
     }
 
     /// From now on the gateway is not ready and takes no new calls.

@@ -82,6 +82,8 @@ impl Watch {
                 }
                 self.host.meters().scraped("ok");
                 self.host.observe(id, &signals, asked_at, now);
+                self.host.keep_started(id, page.started);
+                self.host.recall(now);
                 self.host.keep_custom(id, &subject.engine.mapping, &page);
             }
             Err(why) => {

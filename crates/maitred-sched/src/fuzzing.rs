@@ -4,12 +4,17 @@
 use maitred_types::Time;
 
 use crate::prefix::seal;
-use crate::{EndpointOptions, Pool, PoolOptions, PrefixSnapshot, Profile};
+use crate::{EndpointOptions, Pool, PoolOptions, PrefixSnapshot, Profile, SnapshotFile};
 
 /// Any bytes as a snapshot of prefixes, and as the content of one that is sealed as it should be: no panic, no more blocks than bytes
 /// for them, and a pool that takes it keeps its invariants.
 pub fn fuzz_snapshot(data: &[u8]) {
     drop(PrefixSnapshot::parse(data));
+    let file = [&SnapshotFile::head(64), data].concat();
+    if let Ok(file) = SnapshotFile::parse(&file, 64) {
+        let inside: usize = file.parts.iter().map(|part| part.len()).sum();
+        assert!(inside <= data.len(), "parts out of nothing");
+    }
     let sealed = seal(data);
     let Ok(snapshot) = PrefixSnapshot::parse(&sealed) else {
         return;

@@ -112,7 +112,7 @@ pub use options::{
 pub use pace::{Pace, SpeedPrior, Work};
 pub use picker::Picker;
 pub use pool::{Observed, Pool, PoolFull, Shadow, Violation};
-pub use prefix::{CacheRow, Calibration, PrefixFigures, PrefixSnapshot, SnapshotError};
+pub use prefix::{CacheRow, Calibration, PrefixFigures, PrefixSnapshot, SnapshotError, SnapshotFile};
 pub use profile::{Profile, ProfileError, Weighted};
 pub use readiness::{Proofs, ReadinessChange, ReadinessReport};
 pub use reckoning::Estimate;

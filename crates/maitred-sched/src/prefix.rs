@@ -25,6 +25,7 @@
 //! the guess when it might, and in the engine's order of eviction as it is assumed here; which ones remains an assumption.
 
 mod benefit;
+mod file;
 mod slab;
 mod snapshot;
 mod stock;
@@ -39,6 +40,7 @@ use crate::prefix::stock::{Stock, unit};
 use crate::prefix::tree::{Certainty, Tree};
 
 pub(crate) use benefit::{Seen, Switch};
+pub use file::SnapshotFile;
 pub use snapshot::{PrefixSnapshot, SnapshotError};
 pub(crate) use snapshot::{Writer as SnapshotWriter, seal};
 pub use stock::Calibration;
@@ -203,6 +205,10 @@ impl PrefixIndex {
     pub(crate) fn size(&mut self, slot: usize, block_size: Option<u32>, blocks: Option<u32>) {
         self.stocks[slot].size(block_size, blocks);
         self.fit(number(slot));
+    }
+
+    pub(crate) const fn is_on(&self) -> bool {
+        self.benefit.is_on()
     }
 
     /// Whether an ask is to be looked up. To be asked once per ask, those without a chain included, and before the look-up.

@@ -28,6 +28,8 @@ const CONTROL_THREADS: usize = 1;
 const LAST_TASKS: Duration = Duration::from_secs(2);
 /// Tokens of a block in a recording of the traffic.
 const RECORDED_BLOCK: u32 = 64;
+/// How long writing what is known of prompts may take; a disk that hangs must not hold up the exit.
+const LAST_SNAPSHOTS: Duration = Duration::from_secs(10);
 /// How long the reader of access records may take for the last of them.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 
@@ -198,6 +200,12 @@ impl Gateway {
         let cut = self.plane.drain(limit).await;
         if cut > 0 {
             tracing::warn!(connections = cut, "the time to drain is over; connections were cut");
+        }
+        if tokio::time::timeout(LAST_SNAPSHOTS, self.runtime.remember())
+            .await
+            .is_err()
+        {
+            tracing::warn!("what is known of prompts could not be written in time");
         }
         self.tasks.stop();
         if tokio::time::timeout(LAST_TASKS, self.tasks.wait()).await.is_err() {

@@ -13,6 +13,7 @@ use maitred_types::{ModelName, PoolName};
 
 use super::Checker;
 use super::engine::{self, Special};
+use super::prefix;
 use super::profiles::Profiles;
 use crate::diagnostic::{listed, near_miss};
 use crate::path::Path;
@@ -44,6 +45,7 @@ impl Checker<'_> {
             models.map(move |(index, model)| (model.name.as_str(), at.index(index).key("name")))
         });
         self.unique("model name", models);
+        self.prefix_files(pools);
         let checked = pools.iter().enumerate();
         checked
             .map(|(index, pool)| Arc::new(self.pool(pool, profiles, classes, &top.index(index))))
@@ -73,6 +75,7 @@ impl Checker<'_> {
                 waiting,
                 ..options(pool)
             },
+            prefix_file: self.prefix_file(&pool.prefix, &path.key("prefix")),
             profile: profiles.get(profile_name),
             profile_name: profile_name.to_owned(),
             shadows: self.shadows(pool, profiles, path),
@@ -365,6 +368,7 @@ fn options(pool: &raw::Pool) -> PoolOptions {
             decode_rate: pool.reckoning.decode_rate,
             smoothing: pool.reckoning.smoothing,
         },
+        prefix: prefix::options(&pool.prefix),
         ..PoolOptions::default()
     }
 }

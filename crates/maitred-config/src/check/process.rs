@@ -95,7 +95,7 @@ impl Checker<'_> {
         }
     }
 
-    fn at_least(&mut self, size: Size, least: u64, path: &Path) {
+    pub(super) fn at_least(&mut self, size: Size, least: u64, path: &Path) {
         let least = ByteSize::new(least);
         if size.get() < least {
             self.error(

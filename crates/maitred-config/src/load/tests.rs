@@ -5,6 +5,7 @@ use crate::{PoolChange, render};
 
 mod decisions;
 mod golden;
+mod prefix;
 
 /// What every file of these tests begins with: enough to be in order, in lines 1 to 8.
 const HEAD: &str = "\

@@ -5,8 +5,7 @@ use maitred_sched::{PoolOptions, StalenessOptions, StalenessPolicy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::prefix::Prefix;
-use super::{Ejection, Readiness, Reckoning, Retry, SecretRef, Startup, Waiting, Word};
+use super::{Ejection, Prefix, Readiness, Reckoning, Retry, SecretRef, Startup, Waiting, Word};
 use crate::forms::{FigureText, HeaderName, HostName, HostPort, HttpPath, MetricName, Name, Share, TimeSpan};
 
 /// Endpoints that serve the same models.

@@ -27,6 +27,8 @@ pub struct PoolSettings {
     pub balance: Balance,
     /// Tokens per block in which prompts are compared, at four bytes a token.
     pub prefix_block: u32,
+    /// Where what is remembered of prompts is kept over a restart.
+    pub prefix_file: Option<PrefixFile>,
     /// The options of the pool's scheduler.
     pub options: PoolOptions,
     /// How an endpoint is chosen.
@@ -43,6 +45,15 @@ pub struct PoolSettings {
     pub attempts: u32,
     /// What is sent to endpoints as a bearer token.
     pub api_key: Option<Secret>,
+}
+
+/// A file in which a pool's prefix index is kept over a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixFile {
+    /// The file.
+    pub path: String,
+    /// From one writing to the next.
+    pub every: Duration,
 }
 
 /// Profiles that choose beside the live one.

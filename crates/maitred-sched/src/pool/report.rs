@@ -92,6 +92,12 @@ impl Pool {
         self.prefixes.figures()
     }
 
+    /// Whether every prompt is looked up in the prefix index, and not only a sample.
+    #[must_use]
+    pub const fn looks_up_all(&self) -> bool {
+        self.prefixes.is_on()
+    }
+
     /// Leases that have not been finished, those included whose endpoint has gone.
     #[must_use]
     pub fn live_leases(&self) -> usize {

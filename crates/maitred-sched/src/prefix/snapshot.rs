@@ -46,6 +46,8 @@ pub enum SnapshotError {
     Malformed,
     /// They are of another endpoint, or of another life of it.
     OtherLife,
+    /// They are of prompts cut into blocks of another size.
+    OtherBlocks,
 }
 
 impl fmt::Display for SnapshotError {
@@ -56,6 +58,7 @@ impl fmt::Display for SnapshotError {
             Self::Damaged => f.write_str("the snapshot is damaged: its checksum does not fit"),
             Self::Malformed => f.write_str("the snapshot is malformed"),
             Self::OtherLife => f.write_str("the snapshot is of another endpoint or of an earlier life of it"),
+            Self::OtherBlocks => f.write_str("the snapshot is of prompts cut into blocks of another size"),
         }
     }
 }

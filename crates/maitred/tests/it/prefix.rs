@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use maitred_test::Answer;
+use maitred_test::{Answer, Folder, Signal};
 use serde_json::{Value, json};
 
 use crate::table::{Config, Engine, Gateway, MODEL};
@@ -10,19 +10,24 @@ use crate::table::{Config, Engine, Gateway, MODEL};
 /// Chooses by nothing but what endpoints hold.
 const BY_PREFIX: &str = "profiles: [{ name: by-prefix, scorers: [{ name: prefix-affinity }], picker: max-score }]";
 
+/// Endpoints that answer fast and at length.
+const FLAGS: [&str; 6] = [
+    "--time-scale",
+    "50",
+    "--output-tokens",
+    "200",
+    "--output-variation",
+    "0",
+];
+
+fn by_prefix(engines: &[Engine]) -> Config {
+    Config::engines(engines).file(BY_PREFIX).pool("profile: by-prefix")
+}
+
 /// Three endpoints that answer fast, and a gateway that chooses by what they hold.
 async fn three() -> (Vec<Engine>, Gateway) {
-    let flags = [
-        "--time-scale",
-        "50",
-        "--output-tokens",
-        "200",
-        "--output-variation",
-        "0",
-    ];
-    let engines = Engine::start_several(3, &flags).await;
-    let config = Config::engines(&engines).file(BY_PREFIX).pool("profile: by-prefix");
-    let gateway = Gateway::ready(&config).await;
+    let engines = Engine::start_several(3, &FLAGS).await;
+    let gateway = Gateway::ready(&by_prefix(&engines)).await;
     (engines, gateway)
 }
 
@@ -116,4 +121,98 @@ async fn an_answer_is_known_again_in_the_next_prompt() {
         let second = ask(&gateway, &messages, is_stream).await;
         assert_eq!(second.endpoint, first.endpoint, "turn 2 of conversation {number}");
     }
+}
+
+/// A conversation's first turn, and what was asked.
+async fn open(gateway: &Gateway, number: usize) -> (Value, Seen) {
+    let asked = format!("Tale {number}. {}", format!("And then number {number}? ").repeat(100));
+    let mut messages = json!([{"role": "user", "content": asked}]);
+    let first = ask(gateway, &messages, false).await;
+    let turns = messages.as_array_mut().unwrap();
+    turns.push(json!({"role": "assistant", "content": first.text}));
+    turns.push(json!({"role": "user", "content": "Go on."}));
+    (messages, first)
+}
+
+/// The prompt tokens that the chosen endpoints were taken to hold.
+async fn predicted(gateway: &Gateway) -> f64 {
+    let held = [("held_by", "chosen")];
+    gateway.metric("maitred_prefix_prompt_tokens_total", &held).await
+}
+
+/// Ends a gateway in order, as a rolling restart does.
+async fn end(mut gateway: Gateway) {
+    gateway.child.signal(Signal::Terminate);
+    assert_eq!(gateway.child.exit().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_restarted_gateway_knows_what_endpoints_hold() {
+    let engines = Engine::start_several(3, &FLAGS).await;
+    let folder = Folder::new();
+    let file = folder.path().join("main.prefixes");
+    let config = by_prefix(&engines).pool(&format!("prefix: {{ snapshot: {{ path: \"{}\" }} }}", file.display()));
+
+    let gateway = Gateway::ready(&config).await;
+    let mut talks = Vec::new();
+    for number in 0..4 {
+        talks.push(open(&gateway, number).await);
+    }
+    end(gateway).await;
+    let kept = std::fs::read(&file).unwrap();
+
+    // Without the file nothing is known: this is what a restart costs otherwise.
+    std::fs::remove_file(&file).unwrap();
+    let gateway = Gateway::ready(&config).await;
+    ask(&gateway, &talks[3].0, false).await;
+    assert_eq!(predicted(&gateway).await, 0.0, "{}", gateway.child.output());
+    end(gateway).await;
+
+    std::fs::write(&file, &kept).unwrap();
+    let gateway = Gateway::ready(&config).await;
+    let taken = [("result", "taken")];
+    assert_eq!(gateway.metric("maitred_prefix_snapshots_total", &taken).await, 3.0);
+    for (number, (messages, first)) in talks.iter().take(3).enumerate() {
+        let second = ask(&gateway, messages, false).await;
+        assert_eq!(second.endpoint, first.endpoint, "turn 2 of conversation {number}");
+        assert!(
+            second.cached + 64 > first.prompt,
+            "{} of {}",
+            second.cached,
+            first.prompt
+        );
+    }
+    assert!(predicted(&gateway).await > 0.0);
+    end(gateway).await;
+
+    // Other processes at the same addresses hold nothing, and nothing is expected of them.
+    let mut again = Vec::new();
+    for mut engine in engines {
+        engine.child.kill().await;
+        again.push(Engine::start_at(engine.address, &FLAGS).await);
+    }
+    std::fs::write(&file, &kept).unwrap();
+    let gateway = Gateway::ready(&config).await;
+    let refused = [("result", "refused")];
+    assert_eq!(gateway.metric("maitred_prefix_snapshots_total", &refused).await, 3.0);
+    ask(&gateway, &talks[0].0, false).await;
+    assert_eq!(predicted(&gateway).await, 0.0);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_passed_over_with_a_warning() {
+    let engines = Engine::start_several(1, &FLAGS).await;
+    let folder = Folder::new();
+    let file = folder.write("main.prefixes", "no snapshot");
+    let config = by_prefix(&engines).pool(&format!("prefix: {{ snapshot: {{ path: \"{}\" }} }}", file.display()));
+    let mut gateway = Gateway::start(&config).await;
+    gateway.child.line("the snapshot of prefixes cannot be used").await;
+    gateway.until_ready(1).await;
+    open(&gateway, 0).await;
+    end(gateway).await;
+    assert_ne!(
+        std::fs::read(&file).unwrap(),
+        b"no snapshot",
+        "a good one takes its place"
+    );
 }
