@@ -96,7 +96,7 @@ impl PoolHost {
         snapshot: &PrefixSnapshot,
         now: Time,
     ) -> Result<u64, SnapshotError> {
-        self.with_pool(|pool| pool.import_prefixes(id, mark, snapshot, now))
+        self.with_core(now, |core| core.pool.import_prefixes(id, mark, snapshot, now))
     }
 }
 
