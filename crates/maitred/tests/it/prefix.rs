@@ -205,9 +205,9 @@ async fn a_file_that_cannot_be_read_is_passed_over_with_a_warning() {
     let folder = Folder::new();
     let file = folder.write("main.prefixes", "no snapshot");
     let config = by_prefix(&engines).pool(&format!("prefix: {{ snapshot: {{ path: \"{}\" }} }}", file.display()));
-    let mut gateway = Gateway::start(&config).await;
-    gateway.child.line("the snapshot of prefixes cannot be used").await;
-    gateway.until_ready(1).await;
+    let gateway = Gateway::ready(&config).await;
+    let output = gateway.child.output();
+    assert!(output.contains("the snapshot of prefixes cannot be used"), "{output}");
     open(&gateway, 0).await;
     end(gateway).await;
     assert_ne!(
