@@ -13,6 +13,7 @@ use crate::walk::Walked;
 
 mod access;
 mod engine;
+mod ledger;
 mod listeners;
 mod pools;
 mod prefix;
@@ -62,6 +63,8 @@ impl<'a> Checker<'a> {
             classes,
             quotas: self.quotas(raw),
             sharing: self.sharing(raw.sharing.as_ref()),
+            ledger: self.ledger(raw.ledger.as_ref()),
+            prices: self.prices(&raw.prices),
             timeouts: self.timeouts(&raw.timeouts),
             limits: self.limits(&raw.limits),
             decisions: self.decisions(raw.decisions),

@@ -4,6 +4,7 @@
 //! and decoding runs it again to make the value.
 
 mod address;
+mod amount;
 mod duration;
 mod moment;
 mod names;
@@ -13,8 +14,10 @@ mod size;
 use std::fmt::Display;
 
 pub(crate) use address::{HostName, HostPort, Socket};
+pub(crate) use amount::AmountText;
 pub(crate) use duration::TimeSpan;
 pub(crate) use moment::Moment;
+pub use moment::moment;
 pub(crate) use names::{FigureText, HeaderName, HttpPath, KeyHashText, MetricName, ModelPatternText};
 pub use names::{FilePath, Name};
 pub(crate) use share::Share;
@@ -100,6 +103,7 @@ text_forms!(
     HeaderName,
     HostName,
     MetricName,
+    AmountText,
 );
 
 /// One form, as the walk and the reference see it.

@@ -1,6 +1,7 @@
 //! The file as it is written. These types mirror it, hold its defaults, and their comments are the reference.
 
 mod access;
+mod ledger;
 mod listeners;
 mod pools;
 mod prefix;
@@ -20,6 +21,8 @@ use crate::forms::Name;
 
 pub use access::SecretRef;
 pub(crate) use access::{Auth, Key};
+pub use ledger::{Durable, LedgerPolicy};
+pub(crate) use ledger::{Ledger, Price};
 pub(crate) use listeners::{Admin, Listener};
 pub use pools::Balance;
 pub(crate) use pools::{Cache, Endpoint, KvEvents, Metrics, Model, Pool};
@@ -79,6 +82,12 @@ pub(crate) struct File {
     /// What several gateways tell each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sharing: Option<Sharing>,
+    /// Where what calls used is kept. Without it nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ledger: Option<Ledger>,
+    /// What tokens cost. Of several that fit a model the closest pattern wins, and of one pattern the latest date.
+    #[serde(default)]
+    pub(crate) prices: Vec<Price>,
     /// How long anything may take.
     #[serde(default)]
     pub(crate) timeouts: Timeouts,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_sched::ClassOptions;
-use maitred_tenant::{KeyRing, Limit};
+use maitred_tenant::{KeyRing, Limit, Prices};
 use maitred_types::{ByteSize, PoolName, TenantId};
 
 pub use pool::{
@@ -16,7 +16,7 @@ pub use pool::{
     ReadinessProbe, ScrapeSettings, ShadowSettings, StartupProbe,
 };
 
-use crate::raw::{Detail, LogFormat, LogLevel};
+use crate::raw::{Detail, Durable, LedgerPolicy, LogFormat, LogLevel};
 use crate::secret::Secret;
 
 mod pool;
@@ -39,6 +39,10 @@ pub struct Settings {
     pub sharing: Option<SharingSettings>,
     /// The classes of calls, and the weights of tenants.
     pub classes: ClassSettings,
+    /// Where what calls used is kept, if anywhere.
+    pub ledger: Option<LedgerSettings>,
+    /// What tokens cost.
+    pub prices: Arc<Prices>,
     /// How long anything may take.
     pub timeouts: Timeouts,
     /// How large anything may be.
@@ -109,6 +113,34 @@ pub struct QuotaSettings {
     pub limits: Vec<Limit>,
     /// The header in which a call names its task, in lower case.
     pub task_header: String,
+}
+
+/// Where what calls used is kept, and how. The file's reference says what each means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LedgerSettings {
+    /// The database.
+    pub store: LedgerStore,
+    /// The spool's folder; beside the file of SQLite without one.
+    pub spool: Option<String>,
+    /// Largest size of the spool.
+    pub spool_max: ByteSize,
+    /// What happens to calls while the ledger cannot be written as it should.
+    pub policy: LedgerPolicy,
+    /// The longest that a call waits until its beginning is durable.
+    pub wait: Duration,
+    /// What a beginning survives.
+    pub durable: Durable,
+    /// How many whole months are kept besides the present one; all without.
+    pub keep_months: Option<u32>,
+}
+
+/// The ledger's database.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LedgerStore {
+    /// SQLite in the file of this path, relative to the configuration's folder.
+    Sqlite(String),
+    /// PostgreSQL at this URL.
+    Postgres(Secret),
 }
 
 /// How long anything may take. The file's reference says what each measures.
@@ -218,6 +250,7 @@ impl Settings {
             ("sharing", self.sharing != before.sharing),
             ("log", self.log != before.log),
             ("recording", self.recording != before.recording),
+            ("ledger", self.ledger != before.ledger),
         ];
         differs
             .into_iter()

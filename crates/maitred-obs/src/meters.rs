@@ -39,6 +39,10 @@ impl MetricConstructor<Histogram> for Buckets {
 
 type Histograms = Family<Labels, Histogram, Buckets>;
 
+mod ledger;
+
+pub use ledger::LedgerMeters;
+
 /// Every metric of a gateway. One per process; handed down, never global.
 #[derive(Debug)]
 pub struct Meters {
@@ -64,6 +68,7 @@ struct Families {
     refused: Counters,
     connections_refused: Counters,
     reloads: Counters,
+    ledger: LedgerMeters,
     pool: PoolFamilies,
 }
 
@@ -161,6 +166,12 @@ impl Meters {
             .inc();
     }
 
+    /// The handle for what concerns the ledger.
+    #[must_use]
+    pub fn ledger(&self) -> LedgerMeters {
+        self.families.ledger.clone()
+    }
+
     /// The handle for what concerns one model of one pool. Make it when settings change, not per call.
     #[must_use]
     pub fn model(&self, pool: &PoolName, model: &str) -> Arc<ModelMeters> {
@@ -207,6 +218,7 @@ impl Families {
             refused: register(registry, &metric::REFUSED, Counters::default()),
             connections_refused: register(registry, &metric::CONNECTIONS_REFUSED, Counters::default()),
             reloads: register(registry, &metric::RELOADS, Counters::default()),
+            ledger: LedgerMeters::register(registry),
             pool: PoolFamilies {
                 picks: register(registry, &metric::PICKS, Counters::default()),
                 refusals: register(registry, &metric::REFUSALS, Counters::default()),

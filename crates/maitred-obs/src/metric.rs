@@ -144,6 +144,22 @@ metrics! {
         "Access records lost because their reader was slower than the traffic for too long";
     RECORDING_DROPPED: Counter "maitred_recording_dropped" []
         "Calls left out of the recording because its file is full, cannot be written, or was slower than the traffic for too long";
+    LEDGER_ROWS: Counter "maitred_ledger_rows" []
+        "Rows handed to the ledger's database: one per call and one per attempt";
+    LEDGER_INTERRUPTED: Counter "maitred_ledger_interrupted_calls" []
+        "Calls of gateways that died, settled from what those left in the spool";
+    LEDGER_OPEN: Gauge "maitred_ledger_open_calls" []
+        "Calls whose beginning is in the ledger's spool and whose end is not yet";
+    LEDGER_SPOOL: Gauge "maitred_ledger_spool_bytes" []
+        "Size of the ledger's spool, in bytes; it grows while the database takes no rows";
+    LEDGER_BEHIND: Gauge "maitred_ledger_behind_seconds" []
+        "Time since everything in the spool was in the database too, in seconds";
+    LEDGER_LATE: Counter "maitred_ledger_late_calls" []
+        "Calls that went on although the spool's disk had not taken their beginning within ledger.wait";
+    LEDGER_REFUSED: Counter "maitred_ledger_refused_calls" ["reason"]
+        "Calls refused because the ledger could not be written: spool_full, overrun, late, database_down. Not refused, but left out of it: not_entered, calls that found no endpoint meanwhile";
+    LEDGER_ERRORS: Counter "maitred_ledger_errors" ["kind"]
+        "Failures of the ledger's parts: spool, damaged, unreachable, refused, timeout, schema";
     RELOADS: Counter "maitred_config_reloads" ["result"]
         "Reloads of the configuration, by result; an invalid file leaves the running settings untouched";
     BUILD: Gauge "maitred_build_info" ["version"]

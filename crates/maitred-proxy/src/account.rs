@@ -17,6 +17,7 @@ use maitred_types::{
     Address, Dialect, EndpointId, FaultKind, LeaseEnd, OutcomeStatus, RequestId, Time, TokenCount, UnixMillis, Usage,
 };
 
+use crate::billing::Billing;
 use crate::body::ClientBody;
 use crate::fault::{Fault, retry_after_seconds};
 use crate::gate::{Client, Gate};
@@ -33,7 +34,7 @@ pub(crate) struct Account {
     pub(crate) gate: Arc<Gate>,
     pub(crate) client: Arc<Client>,
     pub(crate) arrived: Time,
-    arrived_unix: UnixMillis,
+    pub(crate) arrived_unix: UnixMillis,
     pub(crate) request_id: RequestId,
     method: Method,
     /// Copied out of the request, whose buffer would otherwise live as long as the answer.
@@ -54,8 +55,10 @@ pub(crate) struct Account {
     pub(crate) task: Option<Box<str>>,
     /// What the call has reserved of its quotas.
     pub(crate) reserved: Option<Reserved>,
+    /// What it costs, and its entry in the ledger.
+    pub(crate) billing: Billing,
     endpoint: Option<(Address, &'static str)>,
-    first_token: Option<Time>,
+    pub(crate) first_token: Option<Time>,
     /// The class by which it waits where there is no room.
     pub(crate) class: Option<Arc<str>>,
     /// Since when it may be waiting.
@@ -97,6 +100,7 @@ impl Account {
             booking: None,
             task: None,
             reserved: None,
+            billing: Billing::default(),
             endpoint: None,
             first_token: None,
             class: None,
@@ -178,6 +182,7 @@ impl Account {
             (LeaseEnd::Overload, Some(wait)) => booking.finish_overloaded(wait, now),
             (end, _) => booking.finish(end, None, now),
         }
+        self.enter_failure(end, fault.kind, now);
     }
 
     /// The first output has come.
@@ -287,10 +292,12 @@ impl Account {
         if let Some(booking) = self.booking.take() {
             booking.finish(lease_end, self.usage.as_ref(), now);
             self.end_choice(lease_end, status, now);
+            self.usage = self.billing.burned(self.usage, status.fault(), (self.is_stream, now));
         }
         if let Some(reserved) = self.reserved.take() {
-            reserved.settle(quota::used(self.usage.as_ref()));
+            reserved.settle(quota::used(self.usage.as_ref(), &self.billing));
         }
+        self.enter_end(status, lease_end, now);
         let end = CallEnd {
             status,
             duration: now - self.arrived,

@@ -121,6 +121,11 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
         }
         tried.push(booking.endpoint());
         account.begin_attempt(booking);
+        // Before the endpoint hears of the call, the ledger has it.
+        if let Err(fault) = account.enter().await {
+            account.end_attempt(LeaseEnd::Cancelled, &fault);
+            return Err(fault);
+        }
         let Failed {
             failure: Failure { fault, end },
             may_move,
@@ -296,6 +301,7 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, AnswerHead), 
             Some(link) => link,
             None => connect(address, call).await?,
         };
+        account.billing.sent(account.now());
         match link.send(request).await {
             Ok(head) => return Ok((link, head)),
             Err(error) if link.is_reused && error.is_unsent => {}
@@ -379,7 +385,10 @@ async fn whole_or_begun(account: &mut Account, call: &Call, link: Link, is_json:
     if let Reading::Whole(_, body) = &reading {
         if call.kind.is_inference() {
             // A page of some proxy in between is no answer either.
-            judge_whole(if is_json { body.as_ref() } else { &[] })?;
+            if let Err(failed) = judge_whole(if is_json { body.as_ref() } else { &[] }) {
+                account.usage = answer_usage(body);
+                return Err(failed);
+            }
         }
         account.usage = usage(body, call);
         if let Some(mut reply) = call.reply.clone() {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use maitred_config::PoolSettings;
+use maitred_config::{PoolSettings, Settings};
 use maitred_llm::{BodyError, BodyView, CallKind, Edits, ModelsPage, Reply, UsageAsk, model_entry, scan};
 use maitred_runtime::{Principal, Route, Snapshot, length_key, session_hash};
 use maitred_types::{FaultKind, TokenCount};
@@ -15,6 +15,7 @@ use maitred_types::{FaultKind, TokenCount};
 use crate::account::Account;
 use crate::alarm::AnswerLimits;
 use crate::attempt::{Answer, Call, run};
+use crate::billing::Billing;
 use crate::body::ClientBody;
 use crate::fault::Fault;
 use crate::gate::{Client, Gate};
@@ -94,7 +95,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     account.is_stream = edited.is_stream;
     account.class = Some(intake::class(&snapshot, &principal, &head.headers)?);
     account.task = quota::task(&head.headers, &settings.quotas.task_header)?;
-    quota::reserve(account, (edited.input, edited.output_limit, kind.generates()))?;
+    admit(account, settings, (kind, &route), &edited)?;
     let pool = route.pool.settings();
     let call = Call {
         kind,
@@ -118,6 +119,21 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     };
     let answer = run(account, &call).await?;
     Ok(Handled::Answered(answer, call.limits()))
+}
+
+/// Reserves what the call may use. From here on it is charged for what it uses, and is in the ledger.
+fn admit(
+    account: &mut Account,
+    settings: &Settings,
+    (kind, route): (CallKind, &Route),
+    edited: &Edited,
+) -> Result<(), Fault> {
+    let price = settings.prices.of(route.model.as_str(), account.arrived_unix).cloned();
+    let most = (edited.input, edited.output_limit, kind.generates());
+    quota::reserve(account, most, price.as_deref())?;
+    let expected = kind.is_inference().then_some((edited.input, edited.output));
+    account.billing = Billing::admitted(price, expected);
+    Ok(())
 }
 
 /// Hands a good beginning to the client's connection. From here on the account belongs to the answer's body.

@@ -8,6 +8,7 @@ mod account;
 mod alarm;
 mod answer;
 mod attempt;
+mod billing;
 mod body;
 mod call;
 mod cutoff;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use maitred_obs::rfc3339;
-use maitred_runtime::{Amount, Reserved, Standing, Subject};
+use maitred_runtime::{Amount, Price, Reserved, Standing, Subject};
 use maitred_types::{Dialect, FaultKind, TokenCount, UnixMillis, Usage};
 
 use crate::account::Account;
+use crate::billing::Billing;
 use crate::fault::Fault;
 
 /// Longest name of a task, in bytes. Each task has a counter of its own, so its name is not taken at any length.
@@ -33,6 +34,7 @@ pub(crate) fn task(headers: &HeaderMap, header: &str) -> Result<Option<Box<str>>
 pub(crate) fn reserve(
     account: &mut Account,
     (input, output_limit, generates): (TokenCount, Option<TokenCount>, bool),
+    price: Option<&Price>,
 ) -> Result<(), Fault> {
     let output = if generates {
         output_limit.unwrap_or(UNLIMITED_OUTPUT)
@@ -50,7 +52,10 @@ pub(crate) fn reserve(
         model: route.model.as_str(),
         task: account.task.as_deref(),
     };
-    let most = Amount { tokens, money: 0 };
+    let most = Amount {
+        tokens,
+        money: price.map_or(0, |price| price.at_most(input, output)),
+    };
     let reserved = account.gate.runtime.quota().reserve(&subject, most);
     account.reserved = reserved.map_err(|refused| Fault {
         retry_after: refused.retry_after,
@@ -60,9 +65,12 @@ pub(crate) fn reserve(
 }
 
 /// What a call has used; nothing, if there was no output and no word of the prompt having been read.
-pub(crate) fn used(usage: Option<&Usage>) -> Amount {
+pub(crate) fn used(usage: Option<&Usage>, billing: &Billing) -> Amount {
     let tokens = usage.map_or(0, |usage| u64::from(usage.input.get()) + u64::from(usage.output.get()));
-    Amount { tokens, money: 0 }
+    Amount {
+        tokens,
+        money: billing.money(usage),
+    }
 }
 
 /// Says how the tightest limits stand, in the words of the caller's dialect.

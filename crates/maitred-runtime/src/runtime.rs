@@ -1,14 +1,15 @@
 //! The whole of it: settings, pools and their keepers.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use maitred_config::{PoolSettings, Settings};
 use maitred_obs::{EndpointSample, Meters};
 use maitred_sched::DrainCause;
+use maitred_store::ledger::Ledger;
 use maitred_types::{Address, PoolName};
 use parking_lot::Mutex;
 
@@ -35,6 +36,7 @@ pub struct Runtime {
     decisions: Arc<Decisions>,
     pools: Mutex<BTreeMap<PoolName, Kept>>,
     quota: Arc<QuotaHost>,
+    ledger: OnceLock<Arc<Ledger>>,
     is_draining: AtomicBool,
 }
 
@@ -61,6 +63,7 @@ impl Runtime {
             decisions: Arc::default(),
             pools: Mutex::new(BTreeMap::new()),
             quota: QuotaHost::new(&settings.quotas.limits, clock),
+            ledger: OnceLock::new(),
             is_draining: AtomicBool::new(false),
         });
         runtime.apply(settings);
@@ -161,6 +164,17 @@ impl Runtime {
     #[must_use]
     pub const fn quota(&self) -> &Arc<QuotaHost> {
         &self.quota
+    }
+
+    /// From now on calls are entered in `ledger`. Only the first one counts: which ledger it is does not change while calls run.
+    pub fn keep_ledger(&self, ledger: Ledger) {
+        self.ledger.get_or_init(|| Arc::new(ledger));
+    }
+
+    /// Where what calls use is entered, if it is.
+    #[must_use]
+    pub fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.ledger.get()
     }
 
     /// Why calls went where they went.

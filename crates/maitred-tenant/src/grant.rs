@@ -126,6 +126,12 @@ impl ModelPattern {
         }
     }
 
+    /// How closely it says which models it means: a name is closer than a beginning, and a long beginning than a short one.
+    #[must_use]
+    pub(crate) fn closeness(&self) -> (bool, usize) {
+        (!self.open, self.stem.len())
+    }
+
     /// Whether every model fits.
     #[must_use]
     pub fn is_all(&self) -> bool {

@@ -9,12 +9,14 @@
 mod grant;
 mod hash;
 mod key;
+mod prices;
 mod quota;
 mod ring;
 
 pub use grant::{KeyGrant, ModelGrant, ModelPattern, ModelPatternError, UserId};
 pub use hash::{KeyHash, KeyHashError, KeyHasher};
 pub use key::{KEY_PREFIX, NEW_KEY_RANDOM_BYTES, NewKey};
+pub use prices::{BILLIONTHS, Money, Price, Prices, Rates};
 pub use quota::{
     Amount, Dimensions, Limit, LimitMatch, Measure, Moment, Quota, QuotaRefusal, QuotaViolation, Reservation, Standing,
     Subject,

@@ -108,6 +108,8 @@ faults! {
         "A limit of the tenant, user, key, model or task has no room for the call. The message names the limit. Try again after the time in `Retry-After`; without one, the call is larger than the limit.";
     QuotaUnavailable: "quota_unavailable", 503, "server_error", "overloaded_error", 14, Gateway,
         "Quota cannot be checked, and the policy is to refuse rather than to let calls through unmetered. Try again.";
+    LedgerUnavailable: "ledger_unavailable", 503, "server_error", "overloaded_error", 14, Gateway,
+        "The call cannot be entered in the ledger, and calls are not let through unmetered: the policy is `reject`, or the spool is full. Try again; the operator must look at it.";
     ClientClosed: "client_closed", 499, "invalid_request_error", "invalid_request_error", 1, Client,
         "The client went away before the answer was complete. Only records and metrics show it.";
     NoEndpoint: "no_endpoint", 503, "server_error", "overloaded_error", 14, Gateway,

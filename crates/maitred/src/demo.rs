@@ -82,6 +82,7 @@ impl Table {
         let config = folder.path().join("maitred.yaml");
         let text = configuration(args, &endpoints, &hash);
         std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
+        make_ledger(&program, &config)?;
         let gateway = Process::gateway(&program, &config)?;
         let admin = gateway.admin.clone().unwrap_or_default();
         println!("  gateway   http://{}", gateway.address);
@@ -90,6 +91,10 @@ impl Table {
         wait_until_ready(&admin, endpoints.len())?;
         println!("ready\n");
         print_lines(&gateway.address, key.expose());
+        println!("See what was used:\n\nmaitred usage --config {}\n", config.display());
+        println!(
+            "The endpoints are simulated: their words are nonsense by design. Access records follow; Ctrl-C ends.\n"
+        );
         Ok(Self {
             endpoints,
             gateway,
@@ -119,6 +124,8 @@ fn configuration(args: &DemoArgs, endpoints: &[Process], hash: &str) -> String {
          listeners:\n  - address: 127.0.0.1:{}\n\
          admin:\n  address: 127.0.0.1:{}\n\
          auth:\n  keys:\n    - hash: \"{hash}\"\n      tenant: demo\n\
+         ledger:\n  sqlite: ledger.db\n\
+         prices:\n  - model: {MODEL}\n    input: \"0.15\"\n    cached_input: \"0.03\"\n    output: \"0.60\"\n\
          pools:\n  - name: demo\n    engine: vllm\n    models:\n      - name: {MODEL}\n    endpoints:\n",
         args.port, args.admin_port
     );
@@ -126,6 +133,19 @@ fn configuration(args: &DemoArgs, endpoints: &[Process], hash: &str) -> String {
         text.push_str(&format!("      - address: {}\n", endpoint.address));
     }
     text
+}
+
+/// Makes the tables of the demo's own ledger. What is somebody's ledger is never made so.
+fn make_ledger(program: &Path, config: &Path) -> anyhow::Result<()> {
+    let made = Command::new(program)
+        .args(["store", "migrate", "--config"])
+        .arg(config)
+        .output();
+    let made = made.context("cannot make the ledger")?;
+    if !made.status.success() {
+        bail!("cannot make the ledger: {}", String::from_utf8_lossy(&made.stderr));
+    }
+    Ok(())
 }
 
 fn print_lines(gateway: &str, key: &str) {
@@ -141,7 +161,6 @@ fn print_lines(gateway: &str, key: &str) {
          [print(event.choices[0].delta.content or \"\", end=\"\", flush=True) for event in client.chat.completions.create(\
          model=\"{MODEL}\", messages=[{{\"role\": \"user\", \"content\": \"What is on the menu?\"}}], max_tokens=40, stream=True)]'\n"
     );
-    println!("The endpoints are simulated: their words are nonsense by design. Access records follow; Ctrl-C ends.\n");
 }
 
 /// A child process that listens somewhere.

@@ -13,11 +13,13 @@ mod engine;
 mod explain;
 mod keys;
 mod lab;
+mod ledger;
 mod parent;
 mod reload;
 mod serve;
 mod settings;
 mod tls;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -44,6 +46,10 @@ enum Command {
     Config(settings::ConfigArgs),
     /// Say why a call went where it went.
     Explain(explain::ExplainArgs),
+    /// Say what was used, from the ledger.
+    Usage(usage::UsageArgs),
+    /// Look after the ledger's database.
+    Store(ledger::StoreArgs),
     /// Make keys.
     Keys(keys::KeysArgs),
     /// Run three simulated endpoints and a gateway in front of them.
@@ -73,6 +79,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => settings::check(&args),
         Command::Config(args) => settings::config(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Usage(args) => usage::run(&args),
+        Command::Store(args) => ledger::run(&args),
         Command::Keys(args) => keys::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Lab(args) => lab::run(&args),

@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config_file;
+use crate::ledger;
 use crate::reload::Reloader;
 use crate::tls::{self, Certificates};
 
@@ -30,6 +31,8 @@ const LAST_TASKS: Duration = Duration::from_secs(2);
 const RECORDED_BLOCK: u32 = 64;
 /// How long writing what is known of prompts may take; a disk that hangs must not hold up the exit.
 const LAST_SNAPSHOTS: Duration = Duration::from_secs(10);
+/// How long the ledger's database may take for the last rows.
+const LAST_ROWS: Duration = Duration::from_secs(10);
 /// How long the reader of access records may take for the last of them.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 
@@ -153,6 +156,9 @@ impl Gateway {
             Arc::clone(&meters),
             args.seed.unwrap_or_else(random),
         );
+        if let Some(ledger) = &runtime.snapshot().settings().ledger {
+            runtime.keep_ledger(ledger::open(&args.config, ledger, meters.ledger()).await?);
+        }
         let listener = TcpListener::bind(admin)
             .await
             .with_context(|| format!("cannot listen on {admin} (admin)"))?;
@@ -211,6 +217,7 @@ impl Gateway {
         if tokio::time::timeout(LAST_TASKS, self.tasks.wait()).await.is_err() {
             tracing::warn!(tasks = self.tasks.running(), "some background work did not end in time");
         }
+        close_ledger(&self.runtime).await;
         let (records, recording) = (self.records, self.recording);
         let closed = tokio::task::spawn_blocking(move || {
             records.close(LAST_RECORDS);
@@ -248,6 +255,17 @@ fn record(wanted: &RecordingSettings, clock: Clock, meters: &Meters) -> Option<R
             tracing::error!(file = %wanted.path, %error, "the traffic is not recorded: the file must be a new one that can be written");
             None
         }
+    }
+}
+
+/// Brings the last rows to the ledger's database. All calls are over by now.
+async fn close_ledger(runtime: &Runtime) {
+    let Some(ledger) = runtime.ledger().map(Arc::clone) else {
+        return;
+    };
+    let closed = tokio::task::spawn_blocking(move || ledger.close(LAST_ROWS));
+    if !closed.await.unwrap_or(false) {
+        tracing::warn!("the ledger's last rows stay in its spool; the next start brings them to the database");
     }
 }
 

@@ -40,6 +40,12 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     if !loaded.warnings.is_empty() {
         eprint!("{}", render(&loaded.warnings, &text));
     }
+    if loaded.settings.ledger.is_none() {
+        eprintln!(
+            "warning: there is no `ledger`, so what calls use is not kept: neither bills nor reports can be made of it\n  \
+             = help: add `ledger: {{ sqlite: ledger.db }}` and run `maitred store migrate`\n"
+        );
+    }
     println!("{} is valid", args.config.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ use maitred_tenant::{Dimensions, Limit, LimitMatch, Measure, UserId};
 use maitred_types::{KeyId, TenantId};
 
 use super::Checker;
+use super::ledger::billionths;
 use crate::diagnostic::near_miss;
 use crate::forms::{ModelPatternText, Name};
 use crate::path::Path;
@@ -29,6 +30,7 @@ impl Checker<'_> {
             let path = top.index(index);
             self.quota_owners(quota, &file.auth, &path);
             self.quota_measures(quota, &path);
+            self.quota_money(quota, &file.prices, &path);
             for limit in limits_of(quota) {
                 self.overlap(&limit, &limits, &path);
                 limits.push(limit);
@@ -103,7 +105,7 @@ impl Checker<'_> {
             self.error(
                 path,
                 format!("the quota `{}` limits nothing", quota.name),
-                "add one or more of `calls_per_second`, `concurrent_calls`, `tokens_per_minute`, `tokens_per_day` and `tokens_per_task`",
+                "add one or more of `calls_per_second`, `concurrent_calls`, `tokens_per_minute`, `tokens_per_day`, `tokens_per_task` and `money_per_month`",
             );
         }
         if quota.burst.is_some() && quota.calls_per_second.is_none() {
@@ -132,6 +134,17 @@ impl Checker<'_> {
                 &path.key("tokens_per_minute"),
                 "a minute may use more than a whole day, so this never limits anything",
                 "`tokens_per_day` is larger than `tokens_per_minute`",
+            );
+        }
+    }
+
+    /// Without prices nothing costs anything, and the limit never says a word.
+    fn quota_money(&mut self, quota: &raw::Quota, prices: &[raw::Price], path: &Path) {
+        if quota.money_per_month.is_some() && prices.is_empty() {
+            self.error(
+                &path.key("money_per_month"),
+                "there are no prices, so this limits nothing",
+                "add `prices`, with what the models of `pools` cost",
             );
         }
     }
@@ -178,6 +191,7 @@ fn limits_of(quota: &raw::Quota) -> Vec<Limit> {
         of(Measure::TokensPerMinute, quota.tokens_per_minute),
         of(Measure::TokensPerDay, quota.tokens_per_day),
         of(Measure::TokensPerTask, quota.tokens_per_task),
+        of(Measure::MoneyPerMonth, billionths(quota.money_per_month)),
     ];
     let limits = all.into_iter().flatten().map(|(measure, amount)| Limit {
         name: quota.name.as_str().to_owned(),

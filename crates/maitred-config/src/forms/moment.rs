@@ -21,6 +21,14 @@ impl Moment {
     }
 }
 
+/// Reads a point of civil time as the configuration writes it: a date (its first instant in UTC), or a time with an offset.
+///
+/// # Errors
+/// Says what the form is.
+pub fn moment(text: &str) -> Result<UnixMillis, String> {
+    Moment::read(text).map(Moment::get)
+}
+
 impl TextForm for Moment {
     const FORMAT: &'static str = "maitred-moment";
     const TYPE: &'static str = "date or time";

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::word::{ClosedSet, Word};
-use crate::forms::{HeaderName, ModelPatternText, Name};
+use crate::forms::{AmountText, HeaderName, ModelPatternText, Name};
 
 /// Limits on what callers use. All that apply to a call must have room for it, before anything is forwarded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +51,9 @@ pub(crate) struct Quota {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     pub(crate) tokens_per_task: Option<u64>,
+    /// Money in a month of UTC, as `prices` have it: a decimal in text. Calls to models without a price count as nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) money_per_month: Option<AmountText>,
 }
 
 fn per_tenant() -> Vec<Word<Dimension>> {

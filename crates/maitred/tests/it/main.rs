@@ -20,6 +20,7 @@ mod explain;
 mod faults;
 mod kv_events;
 mod laboratory;
+mod ledger;
 mod life;
 mod prefix;
 mod protocol;

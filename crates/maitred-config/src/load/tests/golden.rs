@@ -120,7 +120,7 @@ fn a_tag() {
 #[test]
 fn a_list_at_the_top() {
     insta::assert_snapshot!(errors("- version: 1\n"), @r"
-    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `profiles`, `classes`, `default_class`, `tenants`, `quotas`, `tasks`, `sharing`, `timeouts`, `limits`, `decisions`, `log` and `recording`), found a list
+    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `profiles`, `classes`, `default_class`, `tenants`, `quotas`, `tasks`, `sharing`, `ledger`, `prices`, `timeouts`, `limits`, `decisions`, `log` and `recording`), found a list
      --> maitred.yaml:1:3
       |
     1 | - version: 1
@@ -872,7 +872,7 @@ fn quotas_on_nobody_and_nothing() {
        |
     12 |   - name: b
        |     ^^^^
-       = help: add one or more of `calls_per_second`, `concurrent_calls`, `tokens_per_minute`, `tokens_per_day` and `tokens_per_task`
+       = help: add one or more of `calls_per_second`, `concurrent_calls`, `tokens_per_minute`, `tokens_per_day`, `tokens_per_task` and `money_per_month`
 
     error: no pool serves a model that fits `tiny-9`, so this limits nothing
       --> maitred.yaml:13:12 (quotas[1].model)

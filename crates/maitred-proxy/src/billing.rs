@@ -1,0 +1,234 @@
+//! What a call is charged and what the ledger is told of it.
+//!
+//! A call is charged for the attempt that answered it, or that its client left. What failed attempts used stands on their own rows:
+//! it was used, but it is not the caller's fault.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use maitred_runtime::{CallFacts, Ended, Expected, Kept, Price, Unavailable};
+use maitred_types::{FaultKind, LeaseEnd, OutcomeStatus, Time, TokenCount, Usage, UsageSource};
+
+use crate::account::Account;
+use crate::fault::Fault;
+
+/// What is known of a call's costs.
+#[derive(Debug, Default)]
+pub(crate) struct Billing {
+    /// Calls are in the ledger from their admission on.
+    is_admitted: bool,
+    price: Option<Arc<Price>>,
+    /// What one attempt is expected to use; `None` if no model is to work.
+    expected: Option<Expected>,
+    /// When the attempt that is under way was sent to its endpoint, in nanoseconds of the gateway's clock; 0 before that.
+    sent: AtomicU64,
+    kept: Option<Kept>,
+}
+
+impl Billing {
+    /// The call is admitted: it will be charged and entered.
+    pub(crate) fn admitted(price: Option<Arc<Price>>, expected: Option<(TokenCount, TokenCount)>) -> Self {
+        let expected = expected.map(|(input, output)| Expected {
+            input,
+            output,
+            money: price.as_ref().map_or(0, |price| price.at_most(input, output)),
+        });
+        Self {
+            is_admitted: true,
+            price,
+            expected,
+            ..Self::default()
+        }
+    }
+
+    /// From now on the endpoint may be at work.
+    pub(crate) fn sent(&self, now: Time) {
+        self.sent.store(now.as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    /// What a usage costs.
+    pub(crate) fn money(&self, usage: Option<&Usage>) -> u64 {
+        match (&self.price, usage) {
+            (Some(price), Some(usage)) => price.of(usage),
+            _ => 0,
+        }
+    }
+
+    /// What an attempt that came to nothing used: what is known, otherwise an estimate if the model may have been at work (rule U4: never
+    /// nothing where something was used; an endpoint's refusal used nothing).
+    pub(crate) fn burned(
+        &self,
+        known: Option<Usage>,
+        cause: Option<FaultKind>,
+        (is_stream, now): (bool, Time),
+    ) -> Option<Usage> {
+        let sent = self.sent.load(Ordering::Relaxed);
+        let (None, Some(expected), true) = (known, self.expected, sent > 0) else {
+            return known;
+        };
+        let output = match cause {
+            // Nobody saw how far the answer was.
+            Some(FaultKind::ClientClosed | FaultKind::CallTimeout | FaultKind::Draining) if !is_stream => {
+                expected.output.min(unseen_output(now - Time::from_nanos(sent)))
+            }
+            Some(
+                FaultKind::ClientClosed
+                | FaultKind::CallTimeout
+                | FaultKind::Draining
+                | FaultKind::FirstTokenTimeout
+                | FaultKind::IdleTimeout
+                | FaultKind::UpstreamBroken
+                | FaultKind::UpstreamAborted
+                | FaultKind::UpstreamMalformed,
+            ) => TokenCount::ZERO,
+            _ => return None,
+        };
+        Some(Usage {
+            input: expected.input,
+            cached_input: None,
+            output,
+            reasoning: None,
+            source: UsageSource::Estimated,
+        })
+    }
+}
+
+/// Output that a model may have made in so much time: 100 tokens a second, about what one sequence gets of a busy server.
+fn unseen_output(time: Duration) -> TokenCount {
+    TokenCount::saturating_from(u64::try_from(time.as_millis() / 10).unwrap_or(u64::MAX))
+}
+
+impl Account {
+    /// Enters the attempt that begins in the ledger, and with the first one the call.
+    ///
+    /// # Errors
+    /// The endpoint must not be asked.
+    pub(crate) async fn enter(&mut self) -> Result<(), Fault> {
+        self.billing.sent.store(0, Ordering::Relaxed);
+        let runtime = Arc::clone(&self.gate.runtime);
+        let Some(ledger) = runtime.ledger() else { return Ok(()) };
+        let kept = self.billing.kept.take();
+        let mut kept = kept.unwrap_or_else(|| Kept::new(ledger, self.arrived));
+        let (now, address) = (self.now(), self.booking().map(|booking| booking.address().clone()));
+        let begun = match (self.facts(), address) {
+            (Some(facts), Some(address)) => kept.begin(&facts, &address, now).await,
+            _ => return Ok(()),
+        };
+        let is_first = !kept.is_entered();
+        if begun.is_err() && is_first {
+            self.billing.is_admitted = false;
+        } else {
+            self.billing.kept = Some(kept);
+        }
+        begun.map_err(unavailable)
+    }
+
+    fn facts(&self) -> Option<CallFacts<'_>> {
+        let (Some(principal), Some(route)) = (&self.principal, &self.route) else {
+            return None;
+        };
+        Some(CallFacts {
+            request_id: &self.request_id,
+            arrived: self.arrived,
+            arrived_unix: self.arrived_unix,
+            principal,
+            task: self.task.as_deref(),
+            route,
+            dialect: self.dialect,
+            price: self.billing.price.as_deref(),
+            expected: self.billing.expected.unwrap_or_default(),
+        })
+    }
+
+    /// Enters how an attempt failed, after which the call may go on.
+    pub(crate) fn enter_failure(&mut self, end: LeaseEnd, cause: FaultKind, now: Time) {
+        // What the attempt used is not the call's.
+        let usage = self
+            .billing
+            .burned(self.usage.take(), Some(cause), (self.is_stream, now));
+        let money = self.billing.money(usage.as_ref());
+        if let Some(kept) = &mut self.billing.kept {
+            kept.end_attempt(&Ended {
+                usage,
+                first_token: None,
+                outcome: end.label(),
+                fault: Some(cause),
+                money,
+                at: now,
+            });
+        }
+    }
+
+    /// Enters how the call ended, and with it its last attempt.
+    pub(crate) fn enter_end(&mut self, status: OutcomeStatus, end: LeaseEnd, now: Time) {
+        if !self.billing.is_admitted {
+            return;
+        }
+        let runtime = Arc::clone(&self.gate.runtime);
+        let Some(ledger) = runtime.ledger() else { return };
+        let kept = self.billing.kept.take();
+        let kept = kept.unwrap_or_else(|| Kept::new(ledger, self.arrived));
+        let call = Ended {
+            usage: self.usage,
+            first_token: self.first_token,
+            outcome: status.label(),
+            fault: status.fault(),
+            money: self.billing.money(self.usage.as_ref()),
+            at: now,
+        };
+        let attempt = Ended {
+            outcome: end.label(),
+            ..call
+        };
+        if let Some(facts) = self.facts() {
+            kept.end(&facts, &attempt, &call);
+        }
+    }
+}
+
+fn unavailable(reason: Unavailable) -> Fault {
+    Fault::new(
+        FaultKind::LedgerUnavailable,
+        "the gateway cannot account for the call and does not let it through unaccounted; try again later",
+    )
+    .with_detail(format!("the ledger: {}", reason.kind()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_used_is_estimated_and_nothing_else() {
+        let (input, output) = (TokenCount::new(100), TokenCount::new(20));
+        let billing = Billing::admitted(None, Some((input, output)));
+        let tokens = |cause, is_stream| {
+            let usage = billing.burned(None, Some(cause), (is_stream, Time::from_millis(1100)))?;
+            assert_eq!(usage.source, UsageSource::Estimated);
+            Some((usage.input.get(), usage.output.get()))
+        };
+        // Nothing was sent yet.
+        assert_eq!(tokens(FaultKind::ClientClosed, false), None);
+        billing.sent(Time::from_millis(1000));
+        // A tenth of a second: ten tokens at most.
+        assert_eq!(tokens(FaultKind::ClientClosed, false), Some((100, 10)));
+        assert_eq!(tokens(FaultKind::ClientClosed, true), Some((100, 0)));
+        assert_eq!(tokens(FaultKind::UpstreamBroken, false), Some((100, 0)));
+        // The endpoint refused, so it did not work.
+        assert_eq!(tokens(FaultKind::UpstreamOverloaded, true), None);
+        assert_eq!(tokens(FaultKind::UpstreamError, true), None);
+        // What is known is not estimated over, were it zero.
+        let known = Usage {
+            input: TokenCount::ZERO,
+            cached_input: None,
+            output: TokenCount::ZERO,
+            reasoning: None,
+            source: UsageSource::Reported,
+        };
+        assert_eq!(
+            billing.burned(Some(known), Some(FaultKind::ClientClosed), (true, Time::MAX)),
+            Some(known)
+        );
+    }
+}

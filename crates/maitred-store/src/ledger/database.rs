@@ -1,0 +1,463 @@
+//! The ledger's database: SQLite in one file, or PostgreSQL. The same tables and the same statements in both.
+//!
+//! Rows lie in one table per civil month (UTC) of the call's arrival. So the past leaves by dropping a table, which is
+//! instant in both, whereas deleting by rows rewrites what stays, and holds SQLite's one lock while it does. A report reads
+//! the months that it is about.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use maitred_types::{UnixMillis, UsageSource};
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, AssertSqlSafe, Connection, Row as _};
+
+use super::row::Row;
+
+/// The version of the tables that this program reads and writes.
+pub const SCHEMA_VERSION: i64 = 1;
+/// Rows in one statement, and in the statement for what is left over. Few different statements are prepared once each.
+const CHUNKS: [usize; 3] = [64, 8, 1];
+/// How long a statement waits for another process that writes to the same file.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Where the ledger is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A file of SQLite.
+    Sqlite(PathBuf),
+    /// A database of PostgreSQL: its URL, which may hold a password and is never printed.
+    Postgres(String),
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "SQLite in {}", path.display()),
+            Self::Postgres(_) => f.write_str("PostgreSQL"),
+        }
+    }
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only.
+    Read,
+    /// Reading and writing. A file must be there.
+    Write,
+    /// The same; a file that is not there is made.
+    Create,
+}
+
+/// Why the database is of no use.
+#[derive(Debug)]
+pub enum DatabaseError {
+    /// It cannot be reached, or refuses.
+    Refused(sqlx::Error),
+    /// It does not answer in time.
+    Timeout,
+    /// Its tables are not there, or of an older version.
+    Outdated {
+        /// The version found; `None` without tables.
+        found: Option<i64>,
+    },
+    /// Its tables are of a newer version than this program knows.
+    Newer {
+        /// The version found.
+        found: i64,
+    },
+}
+
+impl DatabaseError {
+    /// One word for metrics.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Refused(sqlx::Error::Io(_)) => "unreachable",
+            Self::Refused(_) => "refused",
+            Self::Timeout => "timeout",
+            Self::Outdated { .. } | Self::Newer { .. } => "schema",
+        }
+    }
+}
+
+impl fmt::Display for DatabaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => write!(f, "the ledger's database: {error}"),
+            Self::Timeout => f.write_str("the ledger's database does not answer in time"),
+            Self::Outdated { found: None } => {
+                f.write_str("the ledger has no tables yet; make them with `maitred store migrate`")
+            }
+            Self::Outdated { found: Some(found) } => write!(
+                f,
+                "the ledger's tables are of version {found}, and this maitred needs {SCHEMA_VERSION}; bring them there with \
+                 `maitred store migrate`"
+            ),
+            Self::Newer { found } => write!(
+                f,
+                "the ledger's tables are of version {found}, and this maitred knows {SCHEMA_VERSION} at most; run a newer maitred"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DatabaseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Refused(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<sqlx::Error> for DatabaseError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// A connection to the ledger's database.
+pub struct Database {
+    pub(super) connection: AnyConnection,
+    /// Months that are known to have a table.
+    months: Vec<i64>,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("months", &self.months)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Connects, without looking at the tables.
+    ///
+    /// # Errors
+    /// The database cannot be reached.
+    pub async fn connect(place: &Place, access: Access) -> Result<Self, DatabaseError> {
+        sqlx::any::install_default_drivers();
+        let connection = match place {
+            Place::Sqlite(path) => {
+                let mode = match access {
+                    Access::Read => "ro",
+                    Access::Write => "rw",
+                    Access::Create => "rwc",
+                };
+                let url = format!("sqlite:{}?mode={mode}", escaped(path));
+                let mut connection = AnyConnection::connect(&url).await?;
+                let busy = BUSY.as_millis();
+                let mut pragmas = format!("PRAGMA busy_timeout = {busy};");
+                if access != Access::Read {
+                    pragmas.push_str("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;");
+                }
+                sqlx::raw_sql(AssertSqlSafe(pragmas)).execute(&mut connection).await?;
+                connection
+            }
+            Place::Postgres(url) => AnyConnection::connect(url).await?,
+        };
+        Ok(Self {
+            connection,
+            months: Vec::new(),
+        })
+    }
+
+    /// Connects and sees that the tables are as this program needs them.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or its tables are of another version.
+    pub async fn open(place: &Place, access: Access) -> Result<Self, DatabaseError> {
+        let mut database = Self::connect(place, access)
+            .await
+            .map_err(|error| match (place, error) {
+                // A file that is not there yet has no tables.
+                (Place::Sqlite(path), DatabaseError::Refused(sqlx::Error::Database(_)))
+                    if std::fs::metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) =>
+                {
+                    DatabaseError::Outdated { found: None }
+                }
+                (_, error) => error,
+            })?;
+        match database.version().await? {
+            Some(SCHEMA_VERSION) => {
+                database.months = database.stored_months().await?;
+                Ok(database)
+            }
+            Some(found) if found > SCHEMA_VERSION => Err(DatabaseError::Newer { found }),
+            found => Err(DatabaseError::Outdated { found }),
+        }
+    }
+
+    /// The version of the tables; `None` without tables.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub async fn version(&mut self) -> Result<Option<i64>, DatabaseError> {
+        match sqlx::query("SELECT version FROM maitred_schema")
+            .fetch_optional(&mut self.connection)
+            .await
+        {
+            Ok(row) => Ok(row.map(|row| row.try_get(0)).transpose()?),
+            Err(sqlx::Error::Database(error)) if is_missing_table(error.as_ref()) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Brings the tables to the version that this program needs, all or nothing. Says which version they had.
+    ///
+    /// # Errors
+    /// The database refuses, or its tables are newer.
+    pub async fn migrate(&mut self) -> Result<Option<i64>, DatabaseError> {
+        let found = self.version().await?;
+        match found {
+            Some(found) if found > SCHEMA_VERSION => return Err(DatabaseError::Newer { found }),
+            Some(SCHEMA_VERSION) => return Ok(found),
+            _ => {}
+        }
+        let mut transaction = self.connection.begin().await?;
+        for statement in FIRST {
+            sqlx::query(*statement).execute(&mut *transaction).await?;
+        }
+        transaction.commit().await?;
+        Ok(found)
+    }
+
+    /// Writes rows, all or nothing. Those that are there already stay as they are.
+    ///
+    /// # Errors
+    /// The database refuses; then nothing was written, or it is not known, and the same rows are to be written again.
+    pub async fn write(&mut self, rows: &[Row]) -> Result<(), DatabaseError> {
+        let mut transaction = self.connection.begin().await?;
+        let mut made = Vec::new();
+        let mut rest = rows;
+        while let Some(first) = rest.first() {
+            let month = month_of(first.head.arrived);
+            let same = rest
+                .iter()
+                .take_while(|row| month_of(row.head.arrived) == month)
+                .count();
+            let (of_month, others) = rest.split_at(same);
+            rest = others;
+            if !self.months.contains(&month) && !made.contains(&month) {
+                for statement in month_tables(month) {
+                    sqlx::query(AssertSqlSafe(statement)).execute(&mut *transaction).await?;
+                }
+                made.push(month);
+            }
+            let mut left = of_month;
+            for size in CHUNKS {
+                while let Some((chunk, others)) = left.split_at_checked(size) {
+                    left = others;
+                    insert(month, chunk).execute(&mut *transaction).await?;
+                }
+            }
+        }
+        transaction.commit().await?;
+        self.months.extend(made);
+        Ok(())
+    }
+
+    /// Drops the months before `oldest` (as year × 100 + month). Says which.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub async fn forget_before(&mut self, oldest: i64) -> Result<Vec<i64>, DatabaseError> {
+        let gone: Vec<i64> = self.months.iter().copied().filter(|month| *month < oldest).collect();
+        for month in &gone {
+            let mut transaction = self.connection.begin().await?;
+            let drop = format!("DROP TABLE IF EXISTS {}", table(*month));
+            sqlx::query(AssertSqlSafe(drop)).execute(&mut *transaction).await?;
+            sqlx::query("DELETE FROM maitred_months WHERE month = $1")
+                .bind(*month)
+                .execute(&mut *transaction)
+                .await?;
+            transaction.commit().await?;
+            self.months.retain(|other| other != month);
+        }
+        Ok(gone)
+    }
+
+    /// The months that have rows, as year × 100 + month, oldest first.
+    #[must_use]
+    pub fn months(&self) -> &[i64] {
+        &self.months
+    }
+
+    async fn stored_months(&mut self) -> Result<Vec<i64>, DatabaseError> {
+        let rows = sqlx::query("SELECT month FROM maitred_months ORDER BY month")
+            .fetch_all(&mut self.connection)
+            .await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    /// Ends the connection in order.
+    pub async fn close(self) {
+        if let Err(error) = self.connection.close().await {
+            tracing::debug!(%error, "closing the ledger's database");
+        }
+    }
+}
+
+/// The first version: what there is besides the months.
+const FIRST: &[&str] = &[
+    "CREATE TABLE maitred_schema (version BIGINT NOT NULL)",
+    "CREATE TABLE maitred_months (month BIGINT NOT NULL PRIMARY KEY)",
+    "INSERT INTO maitred_schema (version) VALUES (1)",
+];
+
+/// The columns of a month's table, in the order in which [`bind`] gives them.
+const COLUMNS: &[(&str, &str)] = &[
+    ("gateway", "BIGINT NOT NULL"),
+    ("call", "BIGINT NOT NULL"),
+    ("attempt", "BIGINT NOT NULL"),
+    ("request_id", "TEXT NOT NULL"),
+    ("arrived_ms", "BIGINT NOT NULL"),
+    ("tenant", "TEXT NOT NULL"),
+    ("user_id", "TEXT"),
+    ("key_id", "TEXT"),
+    ("task", "TEXT"),
+    ("model", "TEXT NOT NULL"),
+    ("served_model", "TEXT NOT NULL"),
+    ("pool", "TEXT NOT NULL"),
+    ("endpoint", "TEXT"),
+    ("dialect", "TEXT NOT NULL"),
+    ("input_tokens", "BIGINT"),
+    ("cached_input_tokens", "BIGINT"),
+    ("output_tokens", "BIGINT"),
+    ("reasoning_tokens", "BIGINT"),
+    ("source", "TEXT NOT NULL"),
+    ("queue_us", "BIGINT"),
+    ("first_token_us", "BIGINT"),
+    ("total_us", "BIGINT NOT NULL"),
+    ("outcome", "TEXT NOT NULL"),
+    ("fault", "TEXT"),
+    ("money", "BIGINT NOT NULL"),
+    ("price", "TEXT"),
+];
+
+fn month_tables(month: i64) -> [String; 2] {
+    let columns: Vec<String> = COLUMNS.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+    [
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY (gateway, call, attempt))",
+            table(month),
+            columns.join(", ")
+        ),
+        format!("INSERT INTO maitred_months (month) VALUES ({month}) ON CONFLICT DO NOTHING"),
+    ]
+}
+
+/// The table of a month.
+pub(super) fn table(month: i64) -> String {
+    format!("maitred_usage_{month:06}")
+}
+
+/// The civil month (UTC) of a moment, as year × 100 + month.
+#[must_use]
+pub fn month_of(moment: UnixMillis) -> i64 {
+    let millis = i64::try_from(moment.get()).unwrap_or(i64::MAX);
+    let date = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
+    let date = date.to_zoned(jiff::tz::TimeZone::UTC);
+    i64::from(date.year()) * 100 + i64::from(date.month())
+}
+
+/// The month that lies `back` months before `month`.
+#[must_use]
+pub const fn months_before(month: i64, back: u32) -> i64 {
+    let months = (month / 100) * 12 + month % 100 - 1 - back as i64;
+    months.div_euclid(12) * 100 + months.rem_euclid(12) + 1
+}
+
+fn insert(month: i64, rows: &[Row]) -> Query<'static, Any, AnyArguments> {
+    let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+    let mut statement = format!("INSERT INTO {} ({}) VALUES ", table(month), names.join(", "));
+    let mut place = 0;
+    for index in 0..rows.len() {
+        statement.push_str(if index == 0 { "(" } else { ", (" });
+        for column in 0..COLUMNS.len() {
+            place += 1;
+            statement.push_str(if column == 0 { "$" } else { ", $" });
+            statement.push_str(&place.to_string());
+        }
+        statement.push(')');
+    }
+    statement.push_str(" ON CONFLICT DO NOTHING");
+    rows.iter().fold(sqlx::query(AssertSqlSafe(statement)), bind)
+}
+
+fn bind(query: Query<'static, Any, AnyArguments>, row: &Row) -> Query<'static, Any, AnyArguments> {
+    let (head, ending) = (&row.head, &row.ending);
+    let usage = ending.usage;
+    let tokens = |of: Option<maitred_types::TokenCount>| of.map(|tokens| i64::from(tokens.get()));
+    query
+        // The same bits: the number is a name, nothing is counted with it.
+        .bind(row.gateway.cast_signed())
+        .bind(signed(row.call))
+        .bind(i64::from(row.attempt))
+        .bind(clean(&head.request_id))
+        .bind(signed(head.arrived.get()))
+        .bind(clean(&head.tenant))
+        .bind(head.user.as_deref().map(clean))
+        .bind(head.key.as_deref().map(clean))
+        .bind(head.task.as_deref().map(clean))
+        .bind(clean(&head.model))
+        .bind(clean(&head.served))
+        .bind(clean(&head.pool))
+        .bind(row.endpoint.as_deref().map(clean))
+        .bind(clean(&head.dialect))
+        .bind(tokens(usage.map(|usage| usage.input)))
+        .bind(tokens(usage.and_then(|usage| usage.cached_input)))
+        .bind(tokens(usage.map(|usage| usage.output)))
+        .bind(tokens(usage.and_then(|usage| usage.reasoning)))
+        .bind(
+            usage
+                .map_or("none", |usage| UsageSource::label(usage.source))
+                .to_owned(),
+        )
+        .bind(row.began_us.map(signed))
+        .bind(ending.first_token_us.map(signed))
+        .bind(signed(ending.total_us))
+        .bind(clean(&ending.outcome))
+        .bind(ending.fault.as_deref().map(clean))
+        .bind(signed(ending.money))
+        .bind(head.price.as_deref().map(clean))
+}
+
+/// Text that both databases take: PostgreSQL has no NUL.
+fn clean(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn is_missing_table(error: &dyn sqlx::error::DatabaseError) -> bool {
+    // PostgreSQL's code for an undefined table; SQLite has no code of its own for it.
+    error.code().is_some_and(|code| code == "42P01") || error.message().contains("no such table")
+}
+
+/// A path as part of a URL.
+fn escaped(path: &std::path::Path) -> String {
+    let mut escaped = String::new();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => escaped.push(char::from(*byte)),
+            other => escaped.push_str(&format!("%{other:02X}")),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests;

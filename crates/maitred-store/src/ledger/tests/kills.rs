@@ -1,0 +1,96 @@
+//! A process that writes the ledger is killed over and over, and nothing is lost or there twice (invariant M1).
+
+use std::collections::BTreeSet;
+
+use maitred_test::Start;
+use tokio::task::JoinSet;
+
+use super::*;
+
+/// How often it is killed.
+const KILLS: u64 = 20;
+/// The folder that the killed process is to work in.
+const FOLDER: &str = "MAITRED_TEST_LEDGER";
+
+/// The process that is killed: this very test program, told to run nothing else. Without its folder it has nothing to do.
+#[tokio::test]
+async fn child() {
+    #[expect(clippy::disallowed_methods, reason = "how a test's own child learns its folder")]
+    let Ok(place) = std::env::var(FOLDER) else { return };
+    let (folder, start) = place.rsplit_once(' ').unwrap();
+    let ledger = Arc::new(open(options(Path::new(folder), start.parse().unwrap())).await);
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let ledger = Arc::clone(&ledger);
+        tasks.spawn(feed(ledger));
+    }
+    tasks.join_next().await;
+}
+
+/// Writes calls for ever. Some of them never end.
+async fn feed(ledger: Arc<Ledger>) {
+    loop {
+        let call = ledger.number();
+        ledger.begin(&beginning(call, NOW)).await.unwrap();
+        println!("begun {call}.");
+        tokio::task::yield_now().await;
+        if !call.is_multiple_of(7) {
+            ledger.end(&end(call, 10));
+        }
+    }
+}
+
+/// The calls of which it said that they had begun.
+fn begun(output: &str) -> BTreeSet<i64> {
+    let calls = output
+        .lines()
+        .filter_map(|line| line.split_once("begun ")?.1.strip_suffix('.')?.parse().ok());
+    calls.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_begun_is_in_the_ledger_once_whenever_the_process_is_killed() {
+    let folder = Folder::new();
+    migrated(folder.path()).await;
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut promised: Vec<(i64, BTreeSet<i64>)> = Vec::new();
+    for start in 1..=KILLS {
+        let place = format!("{} {start}", folder.path().display());
+        let mut child = Start::new("ledger", std::env::current_exe().unwrap())
+            .args(["--exact", "ledger::tests::kills::child", "--nocapture"])
+            .env(FOLDER, place)
+            .spawn();
+        let last = random.u64(1..600);
+        child.line(&format!("begun {last}.")).await;
+        child.kill().await;
+        promised.push((start.cast_signed(), begun(&child.output())));
+    }
+    // Before the last one is settled, something is missing: the check below can fail.
+    let (last, calls) = promised.last().unwrap();
+    let rows = names(folder.path()).await;
+    assert!(calls.iter().any(|call| !rows.contains_key(&(*last, *call, 0))));
+
+    assert!(open(options(folder.path(), 1000)).await.close(LIMIT));
+    let rows = names(folder.path()).await;
+    for (start, calls) in &promised {
+        assert!(!calls.is_empty());
+        for call in calls {
+            for attempt in [0, 1] {
+                assert_eq!(
+                    rows.get(&(*start, *call, attempt)),
+                    Some(&1),
+                    "{start} {call} {attempt}"
+                );
+            }
+        }
+    }
+    assert!(rows.values().all(|count| *count == 1));
+    assert_eq!(rows.keys().filter(|row| row.2 == 0).count() * 2, rows.len());
+    assert_eq!(files(folder.path()), 0);
+    let sums = sums(folder.path(), vec![]).await[0].1;
+    assert!(sums.interrupted > 0 && sums.interrupted < sums.calls, "{sums:?}");
+    assert_eq!(
+        sums.input,
+        (sums.calls - sums.interrupted) * 10 + sums.interrupted * 100
+    );
+}

@@ -1,0 +1,259 @@
+//! The ledger: every call once, with what the endpoints counted, whatever happens to the gateway.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use maitred_test::{Connection, Folder, Request, Signal, eventually};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::table::{CHAT, Config, Engine, Gateway, MODEL, key, maitred, sum};
+
+const LEDGER: &str = "ledger: { sqlite: ledger.db }";
+
+/// A call of so many output tokens that says which it is.
+fn call(name: &str, stream: bool, tokens: u32) -> Request {
+    let body = json!({
+        "model": MODEL, "max_tokens": tokens, "ignore_eos": true, "stream": stream,
+        "messages": [{ "role": "user", "content": format!("Hello, I am {name}") }],
+    });
+    Request::post(CHAT, body.to_string())
+        .bearer(&key(1).0)
+        .header("x-maitred-task", name)
+}
+
+/// A folder with this configuration and a ledger that has its tables.
+async fn laid(config: &Config) -> Folder {
+    let folder = Folder::new();
+    folder.write("maitred.yaml", &config.to_yaml());
+    let printed = maitred(["store", "migrate"])
+        .folder(folder.path())
+        .run()
+        .await
+        .success();
+    assert!(printed.contains("the tables are made"), "{printed}");
+    folder
+}
+
+async fn served(folder: Folder, config: &Config, endpoints: usize) -> Gateway {
+    let gateway = Gateway::start_in(folder, &config.to_yaml(), &[]).await;
+    gateway.until_ready(endpoints).await;
+    gateway
+}
+
+/// The lines of a report.
+async fn usage(folder: &Folder, by: &str) -> Vec<Value> {
+    let arguments = ["usage", "--format", "json", "--since", "1d", "--by", by];
+    let printed = maitred(arguments).folder(folder.path()).run().await.success();
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    report["lines"].as_array().unwrap().clone()
+}
+
+/// What the endpoints have counted: prompt and generated tokens.
+async fn counted(engines: &[Engine]) -> [u64; 2] {
+    let mut counted = [0, 0];
+    for engine in engines {
+        let page = Request::get("/metrics").send(engine.address).await.text();
+        for (count, name) in counted
+            .iter_mut()
+            .zip(["vllm:prompt_tokens_total", "vllm:generation_tokens_total"])
+        {
+            let tokens = sum(&page, name, &[]);
+            assert!(tokens.fract() == 0.0 && tokens >= 0.0);
+            *count += format!("{tokens}").parse::<u64>().unwrap();
+        }
+    }
+    counted
+}
+
+#[tokio::test]
+async fn what_calls_used_is_what_the_endpoints_counted() {
+    let engines = Engine::start_several(2, &["--time-scale", "100"]).await;
+    let config = Config::engines(&engines)
+        .file(LEDGER)
+        .file("prices: [{ model: \"*\", input: \"1\", cached_input: \"0.5\", output: \"2\", per: 1000 }]");
+    let gateway = served(laid(&config).await, &config, 2).await;
+    // Probes ask for a token each before a call is let in.
+    let before = counted(&engines).await;
+    for number in 0..20 {
+        let answer = call(&format!("whole-{number}"), false, 5 + number)
+            .send(gateway.address)
+            .await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        let answer = call(&format!("stream-{number}"), true, 3).send(gateway.address).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+    }
+    // What is refused before it is admitted is not in the ledger.
+    let unknown = Request::post(CHAT, r#"{"model":"nobody","messages":[]}"#).bearer(&key(1).0);
+    assert_eq!(unknown.send(gateway.address).await.status(), 404);
+    gateway.until_idle().await;
+    let mut after = counted(&engines).await;
+    after
+        .iter_mut()
+        .zip(before)
+        .for_each(|(after, before)| *after -= before);
+    let Gateway { mut child, folder, .. } = gateway;
+    child.signal(Signal::Terminate);
+    assert!(child.exit().await.success());
+
+    let lines = usage(&folder, "tenant,model").await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line = &lines[0];
+    assert_eq!((&line["tenant"], &line["model"]), (&json!("tenant-1"), &json!(MODEL)));
+    assert_eq!((&line["calls"], &line["estimated"]), (&json!(40), &json!(0)));
+    assert_eq!(
+        [&line["input_tokens"], &line["output_tokens"]],
+        [&json!(after[0]), &json!(after[1])]
+    );
+    let (input, cached) = (after[0], line["cached_input_tokens"].as_u64().unwrap());
+    // In thousandths of the unit: 1, 0.5 and 2 for each token.
+    let halves = 2 * (input - cached) + cached + 4 * after[1];
+    let money: f64 = line["money"].as_str().unwrap().parse().unwrap();
+    assert_eq!((money * 2000.0).round().to_string(), halves.to_string());
+    let by_task = usage(&folder, "task").await;
+    assert_eq!(by_task.len(), 40);
+    assert!(by_task.iter().all(|line| line["calls"] == 1));
+    let endpoints: u64 = usage(&folder, "endpoint")
+        .await
+        .iter()
+        .map(|line| line["output_tokens"].as_u64().unwrap())
+        .sum();
+    assert_eq!(endpoints, after[1]);
+    assert_eq!(
+        std::fs::read_dir(folder.path().join("ledger.db.spool"))
+            .unwrap()
+            .count(),
+        0
+    );
+    let table = maitred(["usage"]).folder(folder.path()).run().await.success();
+    assert!(table.starts_with("tenant"), "{table}");
+}
+
+#[tokio::test]
+async fn who_leaves_early_and_what_fails_is_in_it_too() {
+    let engines = Engine::start_several(2, &["--time-scale", "10"]).await;
+    let config = Config::engines(&engines).file(LEDGER);
+    let gateway = served(laid(&config).await, &config, 2).await;
+    // A client leaves in mid-stream.
+    let mut connection = Connection::open(gateway.address).await;
+    let head = connection.start(&call("left", true, 5000)).await;
+    assert_eq!(head.status(), 200);
+    assert!(connection.event().await.is_some());
+    drop(connection);
+    gateway.until_idle().await;
+    // An endpoint refuses, and another answers.
+    engines[0].fault(r#"{"fail":1}"#).await;
+    for number in 0..4 {
+        let name = format!("moved-{number}");
+        assert_eq!(call(&name, false, 3).send(gateway.address).await.status(), 200);
+    }
+    let Gateway { mut child, folder, .. } = gateway;
+    child.signal(Signal::Terminate);
+    assert!(child.exit().await.success());
+    let lines = usage(&folder, "task,outcome").await;
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    let left = lines.iter().find(|line| line["task"] == "left").unwrap();
+    assert_eq!(
+        (&left["outcome"], &left["client_closed"]),
+        (&json!("client_closed"), &json!(1))
+    );
+    assert_eq!(left["estimated"], 1);
+    assert!(left["output_tokens"].as_u64().unwrap() > 0, "{left}");
+}
+
+#[tokio::test]
+async fn without_its_tables_the_gateway_does_not_start() {
+    let folder = Folder::new();
+    let config = Config::of(["127.0.0.1:9".parse::<SocketAddr>().unwrap()]).file(LEDGER);
+    folder.write("maitred.yaml", &config.to_yaml());
+    let refused = maitred(["serve"]).folder(folder.path()).run().await;
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("maitred store migrate"), "{}", refused.stderr);
+    let refused = maitred(["usage"]).folder(folder.path()).run().await;
+    assert!(refused.stderr.contains("maitred store migrate"), "{}", refused.stderr);
+    // Without a ledger it does, and the check says what that means.
+    folder.write("maitred.yaml", &config.to_yaml().replace(LEDGER, ""));
+    let checked = maitred(["check"]).folder(folder.path()).run().await;
+    assert!(checked.code == Some(0) && checked.stderr.contains("what calls use is not kept"));
+}
+
+/// What a client got: its call's name and the tokens that its answer says.
+type Got = Arc<Mutex<Vec<(String, u64)>>>;
+
+/// Sends calls one after another until the gateway is gone.
+async fn call_on(address: SocketAddr, name: String, got: Got) {
+    for number in 0..1000 {
+        let name = format!("{name}-{number}");
+        let answer = call(&name, number % 2 == 0, 4).send(address).await;
+        if answer.status() != 200 {
+            continue;
+        }
+        let usage = if number % 2 == 0 {
+            // The client did not ask for the usage, so the stream does not say it.
+            0
+        } else {
+            answer.json()["usage"]["total_tokens"].as_u64().unwrap()
+        };
+        got.lock().push((name, usage));
+    }
+}
+
+#[tokio::test]
+async fn every_answered_call_is_in_the_ledger_once_after_kills() {
+    const KILLS: usize = 6;
+    let engines = Engine::start_several(2, &["--time-scale", "100"]).await;
+    let config = Config::engines(&engines)
+        .file(LEDGER)
+        .file("tasks: { tokens: 1000000 }");
+    let mut folder = laid(&config).await;
+    let got: Got = Arc::default();
+    for round in 0..KILLS {
+        let gateway = served(folder, &config, 2).await;
+        let mut clients = JoinSet::new();
+        for client in 0..6 {
+            let name = format!("call-{round}-{client}");
+            clients.spawn(call_on(gateway.address, name, Arc::clone(&got)));
+        }
+        let enough = got.lock().len() + 10 + round * 13;
+        eventually("some answers", async || (got.lock().len() >= enough).then_some(())).await;
+        let Gateway {
+            mut child,
+            folder: place,
+            ..
+        } = gateway;
+        child.kill().await;
+        // Their connections are gone, which ends them one way or another.
+        clients.shutdown().await;
+        folder = place;
+    }
+    let gateway = served(folder, &config, 2).await;
+    let Gateway { mut child, folder, .. } = gateway;
+    child.signal(Signal::Terminate);
+    assert!(child.exit().await.success());
+
+    let lines = usage(&folder, "task").await;
+    let rows: BTreeMap<&str, &Value> = lines
+        .iter()
+        .map(|line| (line["task"].as_str().unwrap(), line))
+        .collect();
+    assert!(rows.values().all(|row| row["calls"] == 1), "a call is there twice");
+    let got = got.lock();
+    for (name, tokens) in got.iter() {
+        let row = rows
+            .get(name.as_str())
+            .unwrap_or_else(|| panic!("{name} is not in the ledger"));
+        let used = row["input_tokens"].as_u64().unwrap() + row["output_tokens"].as_u64().unwrap();
+        // One that the client had in full may still lack its end when the gateway was killed.
+        let is_whole = row["interrupted"] == 0;
+        assert!(!is_whole || *tokens == 0 || used == *tokens, "{name}: {tokens} {row}");
+    }
+    let interrupted = rows.values().filter(|row| row["interrupted"] == 1).count();
+    println!(
+        "{} answered, {} in the ledger, {interrupted} interrupted",
+        got.len(),
+        rows.len()
+    );
+    assert!(interrupted < rows.len() / 2);
+}
