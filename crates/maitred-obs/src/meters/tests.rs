@@ -195,6 +195,8 @@ fn every_declared_metric_is_on_the_page_and_nothing_else() {
     meters.add_prefixes(Arc::new(Vec::new));
     meters.call_refused(FaultKind::InvalidJson);
     meters.connection_refused("too_many");
+    meters.ledger().refused("late");
+    meters.ledger().error("spool");
     meters.reloaded("applied");
     let pool = meters.pool(&PoolName::from("llama"));
     pool.refused("saturated");
