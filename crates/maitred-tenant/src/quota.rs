@@ -182,7 +182,7 @@ impl Quota {
             .count();
         self.table.make_room(applying, at);
         for (number, limit) in (0_u16..).zip(&self.limits) {
-            if !limit.applies(subject) {
+            if !applies(&self.limits, limit, subject) {
                 continue;
             }
             let place = self
