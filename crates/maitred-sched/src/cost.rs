@@ -1,17 +1,24 @@
 //! What a call costs on each endpoint, in seconds.
 //!
 //! ```text
-//! J = Q̂ + a + μ·w + λ·D + P(k) + A
+//! J = T + a + μ·w + λ·D + S + P(k) + A
 //! ```
 //!
-//! * **Q̂**, the queue: prefill work that stands before the call ([`crate::backlog`]); and `a`, what an idle endpoint takes.
+//! * **T**, the wait: prefill work that stands before the call ([`crate::backlog`]), or room in the KV cache where that takes
+//!   longer; and `a`, what an idle endpoint takes.
 //! * **w**, the own work: what the call's prompt has to be computed here, given what is cached here. **μ**, its price: 1 where
-//!   nobody queues, since then only the call itself waits for it; and more with the pool's mean queue, since every second of
-//!   computing then delays everyone behind it. This is what keeps calls with their caches exactly when recomputing is
-//!   unaffordable, without a threshold anywhere.
-//! * **D**, the decode slowdown that the call inflicts on itself and on those that run: `(d1 + d2·(n + o/2))·o·(1 + B)`.
-//! * **P**, the pressure on the KV cache: `p·k/(1 − k)`, where k is the share in use once the call is in. Where k reaches one,
-//!   something is preempted and computed again.
+//!   nobody waits, since then only the call itself waits for it; and more with the pool's mean wait and with the rate of calls, since
+//!   every second of computing then delays everyone behind it. This is what keeps calls with their caches exactly when
+//!   recomputing is unaffordable, without a threshold anywhere.
+//! * **D**, the decode slowdown in sequence-seconds: the call's own answer among the batch that runs, and what it adds to each step
+//!   of the others: `o·(d1·B + d2·C) + o·(d1 + d2·(n + o/2))·(1 + B)`. Short calls so keep away from large contexts and long
+//!   ones from large batches.
+//! * **S**, the stall: while a prompt is computed the B sequences that decode wait: `w·B / (mean B + 16)`, for at most some tenths of a
+//!   second each. It raises the price of own work where the batch is larger than elsewhere. A cache that is left is recomputed among running answers, they
+//!   hold their memory for longer, less of it is left for caches, and so on: near the knee this term is what keeps a pool from
+//!   that spiral.
+//! * **P**, the pressure on the KV cache: `p·k/(1 − k)`, where k is the share in use once the call is in, up to 0.9. It must stay
+//!   small: where all caches are full, avoiding full ones drives conversations away from theirs.
 //! * **A**, the loading of an adapter that is not there.
 
 use maitred_types::TokenCount;
@@ -23,13 +30,19 @@ use crate::scorer::Scene;
 /// How the terms are weighed. The defaults are what the laboratory found best over all of its workloads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostOptions {
-    /// How much the price of own work rises with each second of the pool's mean queue. Default 3.
+    /// How much the price of own work rises with each second of the pool's mean wait. Default 3.
     pub price_rise: f64,
+    /// How much more it rises for each call a second that an endpoint gets, since so many more stand behind. Default 1.
+    pub price_rate: f64,
     /// The highest price. Default 17.
     pub price_max: f64,
-    /// Weight of the decode slowdown: one over the batch at which answers get too slow. Default 1/128.
+    /// Weight of the decode slowdown. Default 1: a second by which each running answer is slowed counts as much as one to the first token.
     pub decode_weight: f64,
-    /// Seconds of pressure at half a KV cache. Default 0.05.
+    /// The most seconds of own work that count as a stall of those that decode. Default 0.3.
+    pub stall_max: f64,
+    /// Weight of the wait for room in the KV cache. Default 0.5.
+    pub room_weight: f64,
+    /// Seconds of pressure at half a KV cache. Default 0.02.
     pub kv_weight: f64,
     /// Costs closer than this many seconds are equal. Default 0.005.
     pub tie: f64,
@@ -41,9 +54,12 @@ impl Default for CostOptions {
     fn default() -> Self {
         Self {
             price_rise: 3.0,
+            price_rate: 1.0,
             price_max: 17.0,
-            decode_weight: 1.0 / 128.0,
-            kv_weight: 0.05,
+            decode_weight: 1.0,
+            stall_max: 0.3,
+            room_weight: 0.5,
+            kv_weight: 0.02,
             tie: 0.005,
             tie_share: 0.02,
         }
@@ -51,9 +67,17 @@ impl Default for CostOptions {
 }
 
 impl CostOptions {
-    /// The price of own work where the pool's endpoints have `queue` seconds of work before them on average.
-    pub(crate) fn price(&self, queue: f64) -> f64 {
-        (1.0 + self.price_rise * queue).clamp(1.0, self.price_max.max(1.0))
+    /// What own work and stalls are charged in a pool like this.
+    pub(crate) fn prices(&self, wait: f64, rate: f64, running: f64) -> Prices {
+        Prices {
+            own: self.price(wait, rate),
+            stall: 1.0 / (running + BATCH_SMALL),
+        }
+    }
+
+    /// The price of own work where calls wait for `wait` seconds on average, and an endpoint gets `rate` of them a second.
+    fn price(&self, wait: f64, rate: f64) -> f64 {
+        (1.0 + (self.price_rise + self.price_rate * rate) * wait).clamp(1.0, self.price_max.max(1.0))
     }
 
     /// How much dearer than the cheapest a candidate may be and still count as equal.
@@ -65,13 +89,13 @@ impl CostOptions {
 /// What a call was reckoned to cost on one endpoint. All but `cached` in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CostTerms {
-    /// Prefill work that stands before it.
+    /// What it waits for: prefill work that stands before it, or room in the KV cache, whichever takes longer.
     pub queue: f64,
     /// What an idle endpoint takes for an empty prompt.
     pub fixed: f64,
     /// Its own prefill work, before the price.
     pub own: f64,
-    /// Decode slowdown, weighed.
+    /// Decode slowdown, weighed, and stall.
     pub decode: f64,
     /// Pressure on the KV cache.
     pub kv: f64,
@@ -83,10 +107,27 @@ pub struct CostTerms {
     pub cached: f64,
 }
 
-/// Pressure of a cache that is full.
-const KV_FULL: f64 = 60.0;
-/// The share in use from which on a cache counts as full.
-const KV_BRIM: f64 = 0.999;
+impl CostTerms {
+    /// Prompt tokens that were reckoned to be cached there, as a count.
+    #[must_use]
+    pub fn cached_tokens(&self) -> TokenCount {
+        whole_tokens(self.cached)
+    }
+}
+
+/// What own work and stalls are charged, the same for all candidates of a pick.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Prices {
+    /// Of a second of own work.
+    pub(crate) own: f64,
+    /// Of a second in which one answer stalls.
+    pub(crate) stall: f64,
+}
+
+/// A batch below which stalls count for less.
+const BATCH_SMALL: f64 = 16.0;
+/// From here on pressure rises no more: what waits for room is another term.
+const KV_BRIM: f64 = 0.9;
 /// Seconds that an adapter takes to load, and that one takes for which another must go.
 const ADAPTER_LOAD: (f64, f64) = (0.1, 1.0);
 
@@ -112,6 +153,25 @@ impl Scene<'_> {
         )
     }
 
+    /// Seconds until the KV cache of the endpoint at `at` has room for the call: what is wanted beyond the cache, in shares of it, times
+    /// how long a call holds its place, since a full cache is let go of once in that time.
+    #[inline]
+    fn room(&self, at: usize) -> f64 {
+        let (gate, load) = (&self.columns.gates[at], &self.columns.loads[at]);
+        let waiting = gate.in_flight.saturating_sub(load.decoding).max(1);
+        let mean = load.prefill_tokens as f64 / f64::from(waiting);
+        match load.kv_demand(mean, self.subject.freshness.now) {
+            Some(demand) => (demand + self.subject.size.input * load.kv_share() - 1.0).max(0.0) * self.subject.hold,
+            None => 0.0,
+        }
+    }
+
+    /// Seconds that a call would wait on the endpoint at `at`. The waits for the prefill before it and for room pass side by side.
+    #[inline]
+    pub(crate) fn wait(&self, at: usize, options: &CostOptions) -> f64 {
+        self.queue(at).max(options.room_weight * self.room(at))
+    }
+
     /// The call's own work on the endpoint at `at`.
     #[inline]
     pub(crate) fn work(&self, at: usize) -> Work {
@@ -130,43 +190,42 @@ impl Scene<'_> {
         self.queue(at) + pace.fixed + pace.seconds(self.work(at))
     }
 
-    /// The cost on the endpoint at `at`, whose queue has been read, at this price of own work.
+    /// The cost on the endpoint at `at`, where the call would wait for so long, at this price of own work.
     #[inline]
-    pub(crate) fn cost(&self, at: usize, queue: f64, price: f64, options: &CostOptions) -> CostTerms {
-        let (pace, size) = (&self.columns.paces[at], &self.subject.size);
+    pub(crate) fn cost(&self, at: usize, wait: f64, prices: &Prices, options: &CostOptions) -> CostTerms {
+        let (pace, size, load) = (&self.columns.paces[at], &self.subject.size, &self.columns.loads[at]);
         let estimate = self.estimate(at);
         let own = pace.seconds(self.work(at));
-        let context = size.input + 0.5 * size.output;
-        let slowdown = (pace.sequence + pace.context * context) * size.output;
-        let decode = options.decode_weight * slowdown * (1.0 + f64::from(estimate.running));
-        let needed = size.input - self.cached(at) + size.output_p90;
-        let kv = match estimate.kv_used {
-            Some(used) => options.kv_weight * pressure(used + needed.max(0.0) * self.columns.loads[at].kv_share()),
-            None => 0.0,
-        };
+        let running = f64::from(estimate.running);
+        let each = pace.sequence + pace.context * (size.input + 0.5 * size.output);
+        let batch = pace.sequence * running + pace.context * load.batch_context(running);
+        let slowdown = size.output * (batch + each * (1.0 + running));
+        let stall = own.min(options.stall_max) * running * prices.stall;
+        let decode = options.decode_weight * prices.stall * slowdown + stall;
+        let needed = (size.input - self.cached(at) + size.output_p90).max(0.0) * load.kv_share();
+        let kv = estimate
+            .kv_used
+            .map_or(0.0, |used| options.kv_weight * pressure(used + needed));
         let adapter = self
             .subject
             .adapter
             .map_or(0.0, |adapter| loading(self.columns.adapters[at].place(adapter)));
         CostTerms {
-            queue,
+            queue: wait,
             fixed: pace.fixed,
             own,
             decode,
             kv,
             adapter,
-            total: queue + pace.fixed + price * own + decode + kv + adapter,
+            total: wait + pace.fixed + prices.own * own + decode + kv + adapter,
             cached: self.cached(at),
         }
     }
 }
 
 fn pressure(used: f64) -> f64 {
-    if used >= KV_BRIM {
-        KV_FULL / 0.05
-    } else {
-        used.max(0.0) / (1.0 - used)
-    }
+    let used = used.clamp(0.0, KV_BRIM);
+    used / (1.0 - used)
 }
 
 const fn loading(place: AdapterPlace) -> f64 {

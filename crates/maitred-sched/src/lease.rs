@@ -31,6 +31,8 @@ pub(crate) struct Lease {
     pub(crate) input: TokenCount,
     /// Prompt tokens in whole KV blocks.
     pub(crate) kv_tokens: f64,
+    /// Tokens of context while it decodes, on average.
+    pub(crate) context: f64,
     /// KV blocks that prompt and expected output will hold.
     pub(crate) expected_blocks: u32,
     /// What its prompt has to be computed, as predicted.
@@ -78,6 +80,7 @@ impl Lease {
             decoding_since: None,
             input,
             kv_tokens: 0.0,
+            context: 0.0,
             expected_blocks: 0,
             work: Work::NONE,
             cached: TokenCount::ZERO,

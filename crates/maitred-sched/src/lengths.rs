@@ -5,7 +5,7 @@
 //! heard of longest ago in a small set of places makes room.
 
 /// Kinds remembered, in sets of [`WAYS`].
-const SETS: usize = 512;
+const SETS: usize = 256;
 const WAYS: usize = 4;
 /// Weight of a new answer.
 const WEIGHT: f64 = 0.05;

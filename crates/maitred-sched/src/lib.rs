@@ -18,7 +18,8 @@
 //! | gone | no | its slot is used again, by another incarnation |
 //!
 //! **Signals** are what its page says ([`Signals`]). They are stale from an age of 200 ms on, or when the page stands still under
-//! load. A stale endpoint counts as full, or is scored on own leases alone ([`StalenessPolicy`]). Between scrapes the figures are
+//! load. What a stale page says of others is believed less and less; or the endpoint counts as full, or is scored on own leases
+//! alone ([`StalenessPolicy`]). Between scrapes the figures are
 //! carried forward by dead reckoning:
 //!
 //! ```text
@@ -44,12 +45,12 @@
 //!
 //! # Why the default profile is what it is
 //!
-//! [`Profile::default`] adds active requests, prompt tokens in prefill, queue and KV use, and takes the highest total.
-//! `tests/shares.rs` plays forty clients with ninety calls a second on six endpoints through it. Shares lie within 2 points
-//! of each other and none is above 18 %. The tail of the time to first token is a third of that of least requests with two
-//! choices and half of that of round robin, because what a call waits for is prompt tokens before it, and counts of requests do
-//! not see those. With four gateways that do not see each other the order is the same: the work of the others is in the samples, and
-//! dead reckoning keeps the own part exact. [`Picker::PowerOfTwo`] is there for samples too old for that.
+//! [`Profile::default`] takes the lowest cost in seconds ([`Picker::LeastCost`]); the terms and what they are for stand in `cost`. The
+//! laboratory runs it beside other rules on traces and generated traffic; `docs/scheduling.md` has the table. `tests/shares.rs`
+//! plays forty clients with ninety calls a second on six endpoints: the tail of the time to first token is the shortest of the
+//! profiles at hand, with one gateway and with four that do not see each other, because what a call waits for is work before it, and
+//! counts of requests do not see that. The work of endpoints is even there, their numbers of calls are not: endpoints that have long
+//! prompts get fewer. [`Profile::scored`] keeps numbers even.
 //!
 //! # Sources
 //!

@@ -79,11 +79,11 @@ pub struct EndpointOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StalenessPolicy {
     /// It counts as full, so nothing is dispatched blind. When nothing else is left, calls are refused.
-    #[default]
     Saturated,
     /// Its signals are left out and it is scored on this gateway's own leases alone. Traffic flows.
     Ignore,
     /// What its signals say of others counts less and less with their age, and own leases count as ever. Traffic flows.
+    #[default]
     Trust,
 }
 

@@ -206,8 +206,17 @@ impl Profile {
 }
 
 impl Default for Profile {
-    /// Active requests, prefill, queue and KV use together, affinities where a call has any, and the highest total of all.
+    /// The lowest cost in seconds, which the laboratory found best over all of its workloads.
     fn default() -> Self {
+        Self::least_cost()
+    }
+}
+
+impl Profile {
+    /// Active requests, prefill, queue and KV use together, affinities where a call has any, and the highest total of all: for where
+    /// weights are wanted that can be turned by hand.
+    #[must_use]
+    pub fn scored() -> Self {
         Self::of(
             &[
                 (Scorer::LeastRequest, 1.0),
@@ -312,7 +321,8 @@ mod tests {
             assert_eq!(again.as_ref(), Ok(&profile));
             assert_eq!(profile.reads().to_string(), reads);
         };
-        check(Profile::default(), "queued, kv_used, blocks, lora");
+        check(Profile::scored(), "queued, kv_used, blocks, lora");
+        assert_eq!(Profile::default(), Profile::least_cost());
         check(Profile::least_request(), "none");
         check(Profile::round_robin(), "none");
         check(Profile::least_cost(), "queued, running, kv_used, blocks, lora");

@@ -85,6 +85,8 @@ pub(crate) struct Load {
     pub(crate) prefill_tokens: u64,
     /// KV blocks that the live leases will hold at their expected ends.
     pub(crate) expected_blocks: u64,
+    /// Tokens of context of the live leases that decode.
+    context: f64,
     sample: Sample,
     block_size: u32,
     /// One over the tokens that the KV pool holds; zero when that is not known.
@@ -125,6 +127,7 @@ impl Load {
             decoding: 0,
             prefill_tokens: 0,
             expected_blocks: 0,
+            context: 0.0,
             sample: Sample::default(),
             block_size: pool.block_size(),
             kv_share: pool.share(),
@@ -139,15 +142,33 @@ impl Load {
         }
     }
 
+    /// The share of the sample's requests that are not own ones, for an endpoint with `in_flight` own leases.
+    pub(crate) fn foreign_share(&self, in_flight: u32) -> f64 {
+        let all = self.sample.queued.saturating_add(self.sample.running);
+        let own = in_flight.saturating_sub(self.unseen) + self.ended;
+        f64::from(all.saturating_sub(own)) / f64::from(all.max(1))
+    }
+
     /// One over the tokens that the KV pool holds; zero when that is not known.
     pub(crate) const fn kv_share(&self) -> f64 {
         self.kv_share
     }
 
-    /// Tokens in the KV cache, as far as that is known.
-    pub(crate) fn context(&self, now: Time) -> Option<f64> {
-        let used = self.kv_used(now)?;
-        (self.kv_share > 0.0).then(|| used / self.kv_share)
+    /// What running and waiting requests want of the KV cache, as a share of it; above 1 where some must wait for others to end.
+    /// A waiting request that was not booked after the sample wants `waiting` tokens.
+    pub(crate) fn kv_demand(&self, waiting: f64, now: Time) -> Option<f64> {
+        let moved = self.kv_moved + self.kv_grown + self.growth(now);
+        let queued = self.sample.queued.saturating_sub(self.started);
+        Some(self.sample.kv_used? + (moved + f64::from(queued) * waiting) * self.kv_share)
+    }
+
+    /// Tokens of context of `running` sequences, if those of others are like the own ones.
+    pub(crate) fn batch_context(&self, running: f64) -> f64 {
+        if self.decoding == 0 {
+            0.0
+        } else {
+            self.context * (running / f64::from(self.decoding))
+        }
     }
 
     /// Output tokens per second of one lease, as learnt.
@@ -158,6 +179,7 @@ impl Load {
     /// Counts a lease in, of which `output` tokens are expected, and gives it its sizes in the KV cache.
     pub(crate) fn booked(&mut self, lease: &mut Lease, output: TokenCount) {
         let block = self.block_size;
+        lease.context = f64::from(lease.input.get()) + 0.5 * f64::from(output.get());
         lease.expected_blocks = (lease.input + output).get().div_ceil(block);
         self.expected_blocks += u64::from(lease.expected_blocks);
         lease.kv_tokens = f64::from(lease.input.get().div_ceil(block)) * f64::from(block);
@@ -176,6 +198,7 @@ impl Load {
     pub(crate) fn begins(&mut self, lease: &Lease, now: Time) {
         self.grow(now);
         self.decoding += 1;
+        self.context += lease.context;
         self.leave_prefill(lease);
     }
 
@@ -184,6 +207,11 @@ impl Load {
         self.grow(now);
         if lease.decoding_since.is_some() {
             self.decoding = self.decoding.saturating_sub(1);
+            self.context = if self.decoding == 0 {
+                0.0
+            } else {
+                (self.context - lease.context).max(0.0)
+            };
         } else {
             self.leave_prefill(lease);
         }

@@ -277,6 +277,8 @@ pub(crate) struct Subject {
     /// Prompt tokens of an ask of whose prompt somebody holds a part: see [`Columns::matched`].
     pub(crate) prompt: Option<f32>,
     pub(crate) size: Size,
+    /// Seconds for which a call holds its place in the KV cache on average.
+    pub(crate) hold: f64,
 }
 
 /// What scorers and optional filters look at.

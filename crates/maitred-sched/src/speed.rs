@@ -25,11 +25,11 @@ const HUBER: (f64, f64) = (1.0, 3.0);
 /// Noise of a time to first token: a part that does not depend on it, in seconds, and one in proportion.
 const PREFILL_NOISE: (f64, f64) = (0.005, 0.10);
 /// The same for the time of one output token.
-const DECODE_NOISE: (f64, f64) = (0.001, 0.10);
+const DECODE_NOISE: (f64, f64) = (0.000_5, 0.03);
 /// How far a common factor may get from its prior either way.
 const FACTOR_BOUND: f64 = 16.0;
 /// How far `c`, `d1` or `d2` may deviate from the common factor.
-const DEVIATION_BOUND: f64 = 4.0;
+const DEVIATION_BOUND: f64 = 64.0;
 /// Samples from which on an endpoint's pace counts as learnt.
 pub(crate) const LEARNT: u64 = 8;
 /// An answer shorter than this says little about the time of a token.
@@ -132,13 +132,21 @@ pub(crate) struct TokenTime {
     pub(crate) context: f64,
 }
 
+/// Factors to the prior that the endpoints of a pool have in common: of prefill, of decode, and what `d1` and `d2` deviate from that.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Common(pub(crate) [f64; 4]);
+
+impl Common {
+    pub(crate) const PRIOR: Self = Self([1.0, 1.0, 0.0, 0.0]);
+}
+
 /// What is learnt of one endpoint's speed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speed {
     /// What the unknowns are relative to. Never changes.
     prior: Pace,
-    /// The factor that the fleet has to the prior, for prefill and decode; 1 until it has learnt.
-    fleet: (f64, f64),
+    /// What the fleet has in common, relative to the prior.
+    fleet: Common,
     /// Unknowns: `a`'s factor, the common factor of `b` and `c`, and what `c` deviates from it.
     prefill: Fit,
     /// Unknowns: the common factor, and what `d1` and `d2` deviate from it.
@@ -151,7 +159,7 @@ impl Speed {
     pub(crate) fn new(prior: Pace) -> Self {
         Self {
             prior,
-            fleet: (1.0, 1.0),
+            fleet: Common::PRIOR,
             prefill: Fit::default(),
             decode: Fit::default(),
             solved: ([1.0, 1.0, 0.0], [1.0, 0.0, 0.0]),
@@ -160,7 +168,7 @@ impl Speed {
     }
 
     /// Takes what the endpoints of its pool have in common as its prior.
-    pub(crate) fn set_fleet(&mut self, fleet: (f64, f64)) {
+    pub(crate) fn set_fleet(&mut self, fleet: Common) {
         self.fleet = fleet;
         self.solve();
     }
@@ -170,13 +178,27 @@ impl Speed {
         self.samples
     }
 
-    /// The factors of prefill and decode to the prior it was made with.
-    pub(crate) const fn factors(&self) -> (f64, f64) {
-        (self.solved.0[1], self.solved.1[0])
+    /// What it has learnt, relative to the prior it was made with.
+    pub(crate) const fn factors(&self) -> Common {
+        Common([self.solved.0[1], self.solved.1[0], self.solved.1[1], self.solved.1[2]])
     }
 
+    /// How many times as long as the fleet it takes for a prompt token.
+    pub(crate) fn slowness(&self) -> f64 {
+        self.solved.0[1] / self.fleet.0[0]
+    }
+
+    /// Prefill as it was learnt of this endpoint. Decode as it was learnt of the fleet, times the endpoint's slowness: one endpoint's
+    /// batches vary too little to tell `d0`, `d1` and `d2` apart, and what is taken for a difference between equal endpoints
+    /// would make their loads unequal.
     pub(crate) fn pace(&self) -> Pace {
-        let ([fixed, prefill, attention], [decode, sequence, context]) = self.solved;
+        let [fixed, prefill, attention] = self.solved.0;
+        let Common([_, decode, sequence, context]) = self.fleet;
+        let (decode, sequence, context) = (
+            decode * self.slowness(),
+            sequence * self.slowness(),
+            context * self.slowness(),
+        );
         let floor = 1.0 / FACTOR_BOUND;
         Pace {
             fixed: self.prior.fixed * fixed,
@@ -217,10 +239,12 @@ impl Speed {
     }
 
     fn solve(&mut self) {
-        let (prefill, decode) = self.fleet;
+        let Common([prefill, decode, sequence, context]) = self.fleet;
         let about = |value, precision| Centre { value, precision };
         let [fixed, factor, attention] = self.prefill.solve(&about([1.0, prefill, 0.0], [4.0, 1.0, 16.0]));
-        let [step, sequence, context] = self.decode.solve(&about([decode, 0.0, 0.0], [1.0, 4.0, 4.0]));
+        let [step, sequence, context] = self
+            .decode
+            .solve(&about([decode, sequence, context], [1.0, 0.25, 0.25]));
         let bound = |value: f64| value.clamp(1.0 / FACTOR_BOUND, FACTOR_BOUND);
         let near = |value: f64, factor: f64| value.clamp(-factor, DEVIATION_BOUND * factor);
         let (factor, step) = (bound(factor), bound(step));

@@ -144,6 +144,12 @@ fn ask(input_tokens: u32) -> Ask<'static> {
     }
 }
 
+fn saturating() -> PoolOptions {
+    let mut options = PoolOptions::default();
+    options.staleness.policy = StalenessPolicy::Saturated;
+    options
+}
+
 fn ignoring_age() -> PoolOptions {
     let mut options = PoolOptions::default();
     options.staleness.policy = StalenessPolicy::Ignore;

@@ -363,6 +363,7 @@ fn options(pool: &raw::Pool) -> PoolOptions {
             share: pool.retry.budget.fraction(),
             min: pool.retry.min,
         },
+        speed_prior: pool.speed_prior.0,
         reckoning: ReckoningOptions {
             sample_lag: pool.reckoning.sample_lag.get(),
             decode_rate: pool.reckoning.decode_rate,

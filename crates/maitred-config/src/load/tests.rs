@@ -93,6 +93,7 @@ pools:
       - address: 127.0.0.1
     profile: fastest
     scrape: { interval: 1s }
+    staleness: { policy: saturated }
 timeouts: { idle: 5, first_token: 20m }
 log: { format: xml }
 ";
@@ -103,9 +104,9 @@ log: { format: xml }
     15:18 pools[0].endpoints[0].address: `127.0.0.1` is not a host and port
     16:14 pools[0].profile: there is no profile `fastest`
     17:25 pools[0].scrape.interval: metrics are fetched every 1s and count as stale after 200ms, so every endpoint counts as full most of the time
-    18:19 timeouts.idle: expected a duration such as `1m30s`, found the number 5
-    18:35 timeouts.first_token: `first_token` (20m) is longer than `total` (10m), so it can never run out
-    19:16 log.format: `format` cannot be `xml`
+    19:19 timeouts.idle: expected a duration such as `1m30s`, found the number 5
+    19:35 timeouts.first_token: `first_token` (20m) is longer than `total` (10m), so it can never run out
+    20:16 log.format: `format` cannot be `xml`
     ");
 }
 

@@ -1,7 +1,7 @@
 //! `pools`.
 
 use maitred_engines::Engine;
-use maitred_sched::{PoolOptions, StalenessOptions, StalenessPolicy};
+use maitred_sched::{PoolOptions, SpeedPrior, StalenessOptions, StalenessPolicy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub(crate) struct Pool {
     /// A DNS name that resolves to the addresses of the endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dns: Option<Dns>,
-    /// The profile that chooses among the endpoints; one of `profiles`, or a built-in one: `default`,
+    /// The profile that chooses among the endpoints; one of `profiles`, or a built-in one: `default`, `scored`,
     /// `least-request` or `round-robin`.
     #[serde(default = "default_profile")]
     pub(crate) profile: Name,
@@ -76,6 +76,9 @@ pub(crate) struct Pool {
     /// How figures are carried from one scrape to the next.
     #[serde(default)]
     pub(crate) reckoning: Reckoning,
+    /// What is believed of an endpoint's speed before its own answers say better: the card and model that come nearest.
+    #[serde(default)]
+    pub(crate) speed_prior: Word<SpeedPrior>,
     /// The key that the endpoints ask for, sent as `Authorization: Bearer`. The caller's key is never sent on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) api_key: Option<SecretRef>,

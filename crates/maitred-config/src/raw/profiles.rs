@@ -11,9 +11,10 @@ use crate::forms::Name;
 pub(super) const DEFAULT: &str = "default";
 
 /// The profiles that are there without being written.
-pub(crate) fn built_in_profiles() -> [(&'static str, maitred_sched::Profile); 3] {
+pub(crate) fn built_in_profiles() -> [(&'static str, maitred_sched::Profile); 4] {
     [
         (DEFAULT, maitred_sched::Profile::default()),
+        ("scored", maitred_sched::Profile::scored()),
         ("least-request", maitred_sched::Profile::least_request()),
         ("round-robin", maitred_sched::Profile::round_robin()),
     ]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use maitred_engines::{Engine, InferencePath};
-use maitred_sched::{Filter, Picker, Scorer, StalenessPolicy};
+use maitred_sched::{Filter, Picker, Scorer, SpeedPrior, StalenessPolicy};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -114,6 +114,22 @@ impl ClosedSet for StalenessPolicy {
                 "What its signals say of others counts less and less with their age; this gateway's own calls count as ever."
             }
         }
+    }
+}
+
+impl ClosedSet for SpeedPrior {
+    const MEMBER: &'static str = "speed prior";
+
+    fn all() -> &'static [Self] {
+        Self::ALL
+    }
+
+    fn word(self) -> &'static str {
+        self.name()
+    }
+
+    fn about(self) -> &'static str {
+        self.doc()
     }
 }
 

@@ -191,7 +191,7 @@ impl Pool {
         };
         self.rank(&places, subject, &mut why);
         if by_cost && !self.scratch.costs.totals.is_empty() {
-            why.price = Some(self.scratch.costs.price);
+            why.price = Some(self.scratch.costs.prices.own);
             for (place, ranked) in places.iter().zip(&mut why.ranked) {
                 ranked.cost = Some(self.terms(*place, subject));
             }

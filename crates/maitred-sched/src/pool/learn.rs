@@ -9,36 +9,58 @@ use crate::cost::Size;
 use crate::lease::Lease;
 use crate::pace::Work;
 use crate::pool::Pool;
-use crate::speed::{FirstToken, LEARNT, TokenTime};
+use crate::speed::{Common, FirstToken, LEARNT, TokenTime};
 
 /// Weight of a new call in the mean work of one.
 const MEAN_WORK_WEIGHT: f64 = 0.02;
+/// Weight of a new answer in the mean time that one takes.
+const HOLD_WEIGHT: f64 = 0.02;
+/// Seconds that an answer is taken to take before any has ended.
+const FIRST_HOLD: f64 = 5.0;
+/// Seconds over which the rate of calls is taken.
+const RATE_MEMORY: f64 = 10.0;
 
 /// What the endpoints of a pool have in common.
 #[derive(Debug)]
 pub(super) struct Fleet {
-    /// The medians of the endpoints' factors to their prior, for prefill and decode.
-    pub(super) factors: (f64, f64),
+    /// The medians of what the endpoints have learnt.
+    pub(super) factors: Common,
     /// Samples to come before the medians are taken again.
     wait: usize,
     /// Mean prefill work of one call.
     pub(super) mean_work: Work,
-    scratch: Vec<(f64, f64)>,
+    scratch: Vec<Common>,
+    /// Mean seconds from the first token of an answer to its last: how long a call holds its place in a KV cache.
+    pub(super) hold: f64,
+    /// Calls of late, fading; as of when.
+    arrivals: f64,
+    arrived: Time,
 }
 
 impl Default for Fleet {
     fn default() -> Self {
         Self {
-            factors: (1.0, 1.0),
+            factors: Common::PRIOR,
             wait: 0,
             mean_work: Work::NONE,
             scratch: Vec::new(),
+            hold: FIRST_HOLD,
+            arrivals: 0.0,
+            arrived: Time::ZERO,
         }
     }
 }
 
 impl Fleet {
-    pub(super) fn booked(&mut self, work: Work) {
+    /// Calls per second of late.
+    pub(super) fn rate(&self, now: Time) -> f64 {
+        self.arrivals * (-seconds(self.arrived, now) / RATE_MEMORY).exp() / RATE_MEMORY
+    }
+
+    /// Counts a call of so much work.
+    pub(super) fn booked(&mut self, work: Work, now: Time) {
+        self.arrivals = self.arrivals * (-seconds(self.arrived, now) / RATE_MEMORY).exp() + 1.0;
+        self.arrived = now;
         let weight = if self.mean_work.tokens > 0.0 {
             MEAN_WORK_WEIGHT
         } else {
@@ -78,6 +100,7 @@ impl Pool {
         let (Delivery::Streamed, Some(first)) = (lease.delivery, lease.first_token_at) else {
             return;
         };
+        self.fleet.hold += HOLD_WEIGHT * (seconds(first, now) - self.fleet.hold);
         let at = lease.endpoint.slot.index();
         let input = usage.map_or(lease.input, |usage| usage.input);
         let cached = usage.and_then(|usage| usage.cached_input).unwrap_or(lease.cached);
@@ -103,7 +126,7 @@ impl Pool {
     pub(super) fn batch(&self, at: usize, now: Time) -> (f64, f64) {
         let (gate, load) = (&self.columns.gates[at], &self.columns.loads[at]);
         let running = f64::from(load.estimate(gate.in_flight, now).running.max(1));
-        (running, load.context(now).unwrap_or(0.0))
+        (running, load.batch_context(running))
     }
 
     /// Takes the medians again after as many samples as there are endpoints, and gives them to those that have none of their own.
@@ -122,9 +145,11 @@ impl Pool {
             return;
         }
         let middle = factors.len() / 2;
-        let prefill = factors.select_nth_unstable_by(middle, |a, b| a.0.total_cmp(&b.0)).1.0;
-        let decode = factors.select_nth_unstable_by(middle, |a, b| a.1.total_cmp(&b.1)).1.1;
-        self.fleet.factors = (prefill, decode);
+        for which in 0..4 {
+            let by = |one: &Common, other: &Common| one.0[which].total_cmp(&other.0[which]);
+            let median = factors.select_nth_unstable_by(middle, by).1.0[which];
+            self.fleet.factors.0[which] = median;
+        }
         for (endpoint, pace) in self.columns.endpoints.iter_mut().zip(&mut self.columns.paces) {
             if endpoint.speed.samples() < LEARNT {
                 endpoint.speed.set_fleet(self.fleet.factors);

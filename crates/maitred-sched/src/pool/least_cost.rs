@@ -1,6 +1,6 @@
 //! The choice by cost: queues first, since their mean sets the price of own work, then the whole sum, then the lowest.
 
-use crate::cost::CostTerms;
+use crate::cost::{CostTerms, Prices};
 use crate::picker;
 use crate::pool::Pool;
 use crate::pool::choose::Choice;
@@ -14,8 +14,8 @@ pub(super) struct Costs {
     queues: Vec<f64>,
     /// Costs in seconds, in the same order.
     pub(super) totals: Vec<f64>,
-    /// The price of own work.
-    pub(super) price: f64,
+    /// What own work and stalls are charged.
+    pub(super) prices: Prices,
 }
 
 impl Costs {
@@ -45,32 +45,39 @@ impl Pool {
             columns: &self.columns,
             subject,
         };
+        let options = &self.options.cost;
         costs.queues.clear();
         costs
             .queues
-            .extend(candidates.iter().map(|slot| scene.queue(*slot as usize)));
-        let mean = costs.queues.iter().sum::<f64>() / candidates.len().max(1) as f64;
-        let options = &self.options.cost;
-        costs.price = options.price(mean);
+            .extend(candidates.iter().map(|slot| scene.wait(*slot as usize, options)));
+        let count = candidates.len().max(1) as f64;
+        let mean = costs.queues.iter().sum::<f64>() / count;
+        let running: u32 = candidates
+            .iter()
+            .map(|slot| self.columns.loads[*slot as usize].decoding)
+            .fold(0, u32::saturating_add);
+        costs.prices = options.prices(mean, self.fleet.rate(self.now) / count, f64::from(running) / count);
         let queues = candidates.iter().zip(&costs.queues);
-        let price = costs.price;
-        let totals = queues.map(|(slot, queue)| scene.cost(*slot as usize, *queue, price, options).total);
+        let prices = costs.prices;
+        let totals = queues.map(|(slot, queue)| scene.cost(*slot as usize, *queue, &prices, options).total);
         costs.totals.clear();
         costs.totals.extend(totals);
     }
 
     /// The candidate with the lowest cost; among equals the home of the session, then the one with the least work, then any.
     ///
-    /// The older the signals of the cheapest are, the more costs count as equal: by as much as recent first tokens there were
-    /// off. Among those, two are drawn and the one with fewer own leases is taken, so that gateways that all see the same old
+    /// The older the signals of the cheapest are and the more of its requests are not ours, the more costs count as equal: up to as
+    /// much as recent first tokens there were off. Among those, two are drawn and the one with fewer own leases is taken, so that gateways that all see the same old
     /// figures do not herd.
     pub(super) fn cheapest(&mut self, subject: Subject) -> Choice {
         self.cost_all(subject);
         let (candidates, totals) = (&self.scratch.candidates, &self.scratch.costs.totals);
         let (first, lowest) = minimum(totals);
-        let gate = &self.columns.gates[candidates[first] as usize];
+        let at = candidates[first] as usize;
+        let gate = &self.columns.gates[at];
         let distrust = 1.0 - gate.trust(&subject.freshness);
-        let doubt = distrust * self.columns.backlogs[candidates[first] as usize].doubt();
+        let others = self.columns.loads[at].foreign_share(gate.in_flight);
+        let doubt = distrust * others * self.columns.backlogs[at].doubt();
         let limit = lowest + self.options.cost.tie(lowest) + doubt;
         let home = subject
             .home
@@ -98,6 +105,11 @@ impl Pool {
             subject,
         };
         let at = self.scratch.candidates[place] as usize;
-        scene.cost(at, scene.queue(at), self.scratch.costs.price, &self.options.cost)
+        scene.cost(
+            at,
+            scene.wait(at, &self.options.cost),
+            &self.scratch.costs.prices,
+            &self.options.cost,
+        )
     }
 }

@@ -102,6 +102,7 @@ impl Pool {
             home: None,
             prompt: None,
             size: self.size(ask),
+            hold: self.fleet.hold,
         };
         let mut field = self.gather(ask);
         let pinned = self.pinned(ask);
@@ -233,7 +234,7 @@ impl Pool {
         let id = self.leases.insert(lease, &mut row.leases)?;
         self.columns.backlogs[at].booked(lease.work, now);
         self.sharing.booked();
-        self.fleet.booked(lease.work);
+        self.fleet.booked(lease.work, now);
         if lease.delivery == Delivery::Whole {
             let start = self.columns.loads[at].assumed_start(now);
             self.starts.plan(id, start, &self.leases);

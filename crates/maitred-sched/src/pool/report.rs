@@ -49,7 +49,7 @@ impl Pool {
             estimate: load.trusted(gate.in_flight, gate.trust(freshness), freshness.now),
             decode_rate: load.rate(),
             pace: self.columns.paces[at],
-            slowness: endpoint.speed.factors().0 / self.fleet.factors.0,
+            slowness: endpoint.speed.slowness(),
             speed_samples: endpoint.speed.samples(),
             queue_seconds: self.columns.backlogs[at].seconds(
                 &self.columns.paces[at],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maitred_types::LeaseEnd;
 
-use super::{Stage, ask, ignoring_age};
+use super::{Stage, ask, ignoring_age, saturating};
 use crate::{
     EndpointState, Filter, Observed, PickReason, PoolEvent, PoolOptions, Profile, Proofs, ReadinessReport, Refusal,
     ReturnCause, Signals,
@@ -149,8 +149,8 @@ fn a_full_endpoint_is_no_reason_to_use_a_broken_one() {
 }
 
 #[test]
-fn an_endpoint_without_fresh_signals_counts_as_full() {
-    let mut stage = Stage::ready(2, Profile::default());
+fn an_endpoint_without_fresh_signals_counts_as_full_where_it_is_to() {
+    let mut stage = Stage::with(2, Profile::default(), saturating());
     stage.wait(199);
     stage.pick();
     stage.wait(1);
@@ -183,7 +183,7 @@ fn stale_signals_are_left_out_where_they_are_to_be_ignored() {
 
 #[test]
 fn a_page_that_stands_still_under_load_is_stale() {
-    let mut stage = Stage::ready(1, Profile::default());
+    let mut stage = Stage::with(1, Profile::default(), saturating());
     let (id, page) = (
         stage.ids[0],
         Signals {

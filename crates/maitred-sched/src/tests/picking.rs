@@ -299,7 +299,7 @@ fn a_bound_connection_keeps_its_endpoint_while_that_may_serve() {
     stage.pool.drain(id, crate::DrainCause::Operator, stage.now);
     let picked = stage.pick_as(&bound(id)).unwrap();
     assert_ne!(picked.endpoint, id);
-    assert_eq!(picked.why.reason, PickReason::Scored);
+    assert_eq!(picked.why.reason, PickReason::Cheapest);
     let tried = Ask {
         excluded: &[picked.endpoint],
         ..bound(picked.endpoint)

@@ -42,6 +42,8 @@ struct Scenario {
 struct Report {
     /// Share of calls per endpoint in percent, highest first.
     shares: Vec<f64>,
+    /// Prompt tokens of the endpoint with the most of them, over the mean.
+    most_work: f64,
     ttft_p50: f64,
     ttft_p99: f64,
 }
@@ -70,6 +72,7 @@ struct Fluid {
     decoding: u32,
     kv_tokens: f64,
     calls: usize,
+    work: u64,
 }
 
 struct Hall {
@@ -180,6 +183,7 @@ impl Hall {
             output,
         });
         self.fluids[endpoint].calls += 1;
+        self.fluids[endpoint].work += u64::from(input);
         self.fluids[endpoint].waiting.push_back(self.calls.len() - 1);
         self.start_prefill(endpoint, now);
     }
@@ -261,6 +265,8 @@ impl Hall {
             .map(|fluid| 100.0 * fluid.calls as f64 / calls)
             .collect();
         shares.sort_by(|a, b| b.total_cmp(a));
+        let works = self.fluids.iter().map(|fluid| fluid.work as f64);
+        let most_work = works.clone().fold(0.0, f64::max) * ENDPOINTS as f64 / works.sum::<f64>();
         self.ttfts.sort_by(f64::total_cmp);
         let quantile = |q: f64| self.ttfts[((self.ttfts.len() - 1) as f64 * q) as usize];
         for pool in &self.pools {
@@ -269,6 +275,7 @@ impl Hall {
         }
         Report {
             shares,
+            most_work,
             ttft_p50: quantile(0.50),
             ttft_p99: quantile(0.99),
         }
@@ -297,7 +304,7 @@ fn per_call(profile: Profile, gateways: usize) -> Scenario {
 #[test]
 fn per_call_the_shares_are_even_and_per_connection_they_are_lopsided() {
     for seed in [1, 2, 3] {
-        let call = per_call(Profile::default(), 1);
+        let call = per_call(Profile::scored(), 1);
         let connection = Scenario {
             balance: Balance::Connection,
             ..call.clone()
@@ -308,6 +315,7 @@ fn per_call_the_shares_are_even_and_per_connection_they_are_lopsided() {
                 shares,
                 ttft_p50,
                 ttft_p99,
+                ..
             } = report;
             println!("per {balance}: shares {shares:.1?} %, first token p50 {ttft_p50:.3} s, p99 {ttft_p99:.3} s");
         }
@@ -318,6 +326,16 @@ fn per_call_the_shares_are_even_and_per_connection_they_are_lopsided() {
         let range = lopsided.shares[0] - lopsided.shares[5];
         assert!(range > 20.0 && lopsided.shares[0] > 40.0, "{lopsided:?}");
         assert!(lopsided.ttft_p99 > 5.0 * even.ttft_p99);
+    }
+}
+
+/// Costs weigh work and not calls: endpoints that have long prompts get fewer of them.
+#[test]
+fn by_cost_the_work_is_even_where_calls_are_not() {
+    for seed in [1, 2, 3] {
+        let report = simulate(&per_call(Profile::default(), 1), seed);
+        println!("by cost: {report:?}");
+        assert!(report.most_work <= 1.08 && report.shares[0] <= 25.0, "{report:?}");
     }
 }
 

@@ -596,7 +596,7 @@ impl Before {
     }
 
     fn can_serve(&self, row: &Seen) -> bool {
-        row.has_room && (self.policy == StalenessPolicy::Ignore || row.is_fresh)
+        row.has_room && (self.policy != StalenessPolicy::Saturated || row.is_fresh)
     }
 
     fn untried<'a>(&'a self, ask: &'a Ask<'_>) -> impl Iterator<Item = &'a Seen> {
@@ -660,9 +660,7 @@ fn options(rng: &mut Rng) -> PoolOptions {
     };
     options.staleness.stale_after = Duration::from_millis(rng.u64(50..2_000));
     options.staleness.frozen_after = Duration::from_millis(rng.u64(100..5_000));
-    if rng.bool() {
-        options.staleness.policy = StalenessPolicy::Ignore;
-    }
+    options.staleness.policy = StalenessPolicy::ALL[rng.usize(..StalenessPolicy::ALL.len())];
     options.drain_limit = (rng.u32(..4) > 0).then(|| Duration::from_millis(rng.u64(..300)));
     options.readiness.failed_probes = rng.u32(0..4);
     options.outlier.failures = rng.u32(0..4);

@@ -29,6 +29,7 @@ fn stage(waiting: WaitingOptions) -> Stage {
         ..PoolOptions::default()
     };
     options.staleness.stale_after = Duration::from_secs(3_600);
+    options.staleness.policy = crate::StalenessPolicy::Saturated;
     Stage::with(1, Profile::default(), options)
 }
 

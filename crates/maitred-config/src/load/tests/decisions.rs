@@ -12,7 +12,7 @@ fn shadow_profiles() {
     8 |     shadow: { profiles: [round-robin, rond-robin, default, round-robin], share: 0% }
       |                                       ^^^^^^^^^^
       = help: did you mean `round-robin`?
-              profiles: `default`, `least-request` and `round-robin`
+              profiles: `default`, `least-request`, `round-robin` and `scored`
 
     warning: `default` is the profile that the pool chooses by, so the two differ by chance alone
      --> maitred.yaml:8:51 (pools[0].shadow.profiles[2])

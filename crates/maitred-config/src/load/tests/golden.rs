@@ -163,7 +163,7 @@ fn an_unknown_option() {
     8 |     endpiont: *
       |     ^^^^^^^^
       = help: did you mean `endpoints`?
-              allowed here: `name`, `engine`, `models`, `endpoints`, `dns`, `profile`, `shadow`, `session_header`, `balance`, `scrape`, `staleness`, `metrics`, `cache`, `prefix`, `kv_events`, `startup`, `readiness`, `ejection`, `waiting`, `retry`, `reckoning`, `api_key`, `max_in_flight`, `max_calls` and `max_endpoints`
+              allowed here: `name`, `engine`, `models`, `endpoints`, `dns`, `profile`, `shadow`, `session_header`, `balance`, `scrape`, `staleness`, `metrics`, `cache`, `prefix`, `kv_events`, `startup`, `readiness`, `ejection`, `waiting`, `retry`, `reckoning`, `speed_prior`, `api_key`, `max_in_flight`, `max_calls` and `max_endpoints`
     ");
 }
 
@@ -593,7 +593,7 @@ fn an_unknown_profile() {
     8 |     profile: defalt
       |              ^^^^^^
       = help: did you mean `default`?
-              profiles: `default`, `least-request` and `round-robin`
+              profiles: `default`, `least-request`, `round-robin` and `scored`
     ");
 }
 
@@ -693,7 +693,7 @@ fn a_limit_that_does_not_suit() {
 
 #[test]
 fn stale_before_it_is_fetched() {
-    insta::assert_snapshot!(errors(&with("    scrape: { interval: 300ms }")), @r"
+    insta::assert_snapshot!(errors(&with("    scrape: { interval: 300ms }\n    staleness: { policy: saturated }")), @r"
     error: metrics are fetched every 300ms and count as stale after 200ms, so every endpoint counts as full most of the time
      --> maitred.yaml:8:25 (pools[0].scrape.interval)
       |
