@@ -123,11 +123,11 @@ async fn the_file_is_written_by_the_clock() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.prefixes");
     let scene = begin(&path, [1_000; 2]).await;
-    assert!(std::fs::metadata(&path).is_err());
+    assert!(fs::metadata(&path).is_err());
     pass(30 * SECOND).await;
     until(|| count(&scene, "written") == 1).await;
     let rest = fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!((std::fs::metadata(&path).is_ok(), rest), (true, 1), "nothing is left beside it");
+    assert_eq!((fs::metadata(&path).is_ok(), rest), (true, 1), "nothing is left beside it");
 }
 
 #[tokio::test(start_paused = true)]
