@@ -27,3 +27,4 @@ fuzz kv_events
 fuzz response crates/maitred-proxy/corpus/response
 fuzz config examples
 fuzz prefixes
+fuzz token crates/maitred-tenant/corpus/token

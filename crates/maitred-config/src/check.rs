@@ -14,6 +14,7 @@ use crate::walk::Walked;
 mod access;
 mod engine;
 mod ledger;
+mod issuers;
 mod listeners;
 mod pools;
 mod prefix;
@@ -51,7 +52,7 @@ impl<'a> Checker<'a> {
 
     /// The settings that `raw` describes, and all that is wrong with them. With an error among it the settings are of no use.
     pub(crate) fn run(mut self, raw: &raw::File) -> (Settings, Vec<Diagnostic>) {
-        let auth = self.auth(&raw.auth);
+        let auth = self.auth(raw);
         self.exposure(raw);
         let profiles = self.profiles(&raw.profiles);
         let classes = self.classes(raw);

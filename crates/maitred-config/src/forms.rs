@@ -13,12 +13,13 @@ mod size;
 
 use std::fmt::Display;
 
+pub use address::WebUrl;
 pub(crate) use address::{HostName, HostPort, Socket};
 pub(crate) use amount::AmountText;
 pub(crate) use duration::TimeSpan;
 pub(crate) use moment::Moment;
 pub use moment::moment;
-pub(crate) use names::{FigureText, HeaderName, HttpPath, KeyHashText, MetricName, ModelPatternText};
+pub(crate) use names::{ClaimText, FigureText, HeaderName, HttpPath, KeyHashText, MetricName, ModelPatternText};
 pub use names::{FilePath, Name};
 pub(crate) use share::Share;
 pub(crate) use size::Size;
@@ -104,6 +105,8 @@ text_forms!(
     HostName,
     MetricName,
     AmountText,
+    ClaimText,
+    WebUrl,
 );
 
 /// One form, as the walk and the reference see it.

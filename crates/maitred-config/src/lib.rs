@@ -24,14 +24,14 @@ mod walk;
 pub use check::ReadSecret;
 pub use check::scenario::ScenarioNames;
 pub use diagnostic::{Diagnostic, Severity, render};
-pub use forms::{FilePath, Name, moment};
+pub use forms::{FilePath, Name, WebUrl, moment};
 pub use load::{Loaded, load, load_scenario};
 pub use raw::{Balance, Detail, Durable, LedgerPolicy, LogFormat, LogLevel, SecretRef, StartupCheck};
 pub use reference::{reference_markdown, scenario_markdown, schema};
 pub use secret::Secret;
 pub use settings::scenario;
 pub use settings::{
-    AuthSettings, ClassSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings, KvEventSettings,
+    AuthSettings, ClassSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings, IssuerSettings, JwksLocation, KvEventSettings,
     LedgerSettings, LedgerStore, Limits, ListenerSettings, LogSettings, ModelSettings, PoolChange, PoolSettings,
     PrefixFile, Probes, QuotaSettings, ReadinessProbe, RecordingSettings, ScrapeSettings, Settings, ShadowSettings,
     SharingSettings, StartupProbe, Timeouts, TlsFiles,

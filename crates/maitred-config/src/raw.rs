@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::forms::Name;
 
 pub use access::SecretRef;
-pub(crate) use access::{Auth, Key};
+pub(crate) use access::{Auth, CertificateName, ClientCertificate, Issuer, JwksSource, Key, OnBehalf, TenantClaim};
 pub use ledger::{Durable, LedgerPolicy};
 pub(crate) use ledger::{Ledger, Price};
 pub(crate) use listeners::{Admin, Listener};
@@ -53,7 +53,7 @@ pub(crate) struct File {
     /// Where operators connect: metrics, health, drain.
     #[serde(default)]
     pub(crate) admin: Admin,
-    /// Who may call. One of `keys` and `anonymous` is needed.
+    /// Who may call. One of `keys`, `issuers`, `certificates` and `anonymous` is needed.
     #[serde(default)]
     pub(crate) auth: Auth,
     /// The endpoints that serve, grouped by what they serve.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_sched::ClassOptions;
-use maitred_tenant::{KeyRing, Limit, Prices};
+use maitred_tenant::{Limit, Prices};
 use maitred_types::{ByteSize, PoolName, TenantId};
 
+pub use auth::{AuthSettings, IssuerSettings, JwksLocation};
 pub use pool::{
     Discovery, EndpointSettings, EngineSettings, KvEventSettings, ModelSettings, PoolSettings, PrefixFile, Probes,
     ReadinessProbe, ScrapeSettings, ShadowSettings, StartupProbe,
@@ -19,6 +20,7 @@ pub use pool::{
 use crate::raw::{Detail, Durable, LedgerPolicy, LogFormat, LogLevel};
 use crate::secret::Secret;
 
+mod auth;
 mod pool;
 pub mod scenario;
 
@@ -84,15 +86,10 @@ pub struct TlsFiles {
     pub cert: String,
     /// The private key, PEM.
     pub key: String,
-}
-
-/// Who may call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuthSettings {
-    /// The keys that are accepted.
-    pub keys: KeyRing,
-    /// Who calls without a key are accounted to, if they are accepted.
-    pub anonymous: Option<TenantId>,
+    /// The certificates, PEM, of those who issue certificates of clients.
+    pub client_ca: Option<String>,
+    /// Whether clients without a certificate are sent away.
+    pub client_required: bool,
 }
 
 /// What several gateways tell each other.

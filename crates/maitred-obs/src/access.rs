@@ -29,6 +29,15 @@ pub struct AccessRecord<'a> {
     /// The public id of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<&'a str>,
+    /// The user of the tenant on whose behalf the call was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<&'a str>,
+    /// Who has issued the token that names the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<&'a str>,
+    /// Set when the key is one that several share, so that nobody can say who has made the call.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared_key: bool,
     /// Address of the client.
     pub client: &'a str,
     /// HTTP method.
@@ -99,6 +108,9 @@ impl<'a> AccessRecord<'a> {
             request_id: request_id.as_str(),
             tenant: None,
             key: None,
+            user: None,
+            issuer: None,
+            shared_key: false,
             client: "",
             method: "",
             path: "",
@@ -199,6 +211,9 @@ impl<'a> AccessRecord<'a> {
             ("class", self.class),
             ("tenant", self.tenant),
             ("key", self.key),
+            ("user", self.user),
+            ("issuer", self.issuer),
+            ("shared_key", self.shared_key.then_some("true")),
             ("fault", self.fault),
             ("detail", self.detail),
         ];

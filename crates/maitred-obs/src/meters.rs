@@ -69,6 +69,7 @@ struct Families {
     connections_refused: Counters,
     reloads: Counters,
     ledger: LedgerMeters,
+    issuer_reads: Counters,
     pool: PoolFamilies,
 }
 
@@ -172,6 +173,14 @@ impl Meters {
         self.families.ledger.clone()
     }
 
+    /// Counts a read of an issuer's keys; `result` is `changed`, `unchanged` or `failed`.
+    pub fn issuer_read(&self, issuer: &str, result: &'static str) {
+        self.families
+            .issuer_reads
+            .get_or_create(&vec![("issuer", issuer.to_owned()), ("result", result.to_owned())])
+            .inc();
+    }
+
     /// The handle for what concerns one model of one pool. Make it when settings change, not per call.
     #[must_use]
     pub fn model(&self, pool: &PoolName, model: &str) -> Arc<ModelMeters> {
@@ -219,6 +228,7 @@ impl Families {
             connections_refused: register(registry, &metric::CONNECTIONS_REFUSED, Counters::default()),
             reloads: register(registry, &metric::RELOADS, Counters::default()),
             ledger: LedgerMeters::register(registry),
+            issuer_reads: register(registry, &metric::ISSUER_READS, Counters::default()),
             pool: PoolFamilies {
                 picks: register(registry, &metric::PICKS, Counters::default()),
                 refusals: register(registry, &metric::REFUSALS, Counters::default()),

@@ -162,6 +162,8 @@ metrics! {
         "Failures of the ledger's parts: spool, damaged, unreachable, refused, timeout, schema";
     RELOADS: Counter "maitred_config_reloads" ["result"]
         "Reloads of the configuration, by result; an invalid file leaves the running settings untouched";
+    ISSUER_READS: Counter "maitred_issuer_reads" ["issuer", "result"]
+        "Reads of the public keys of issuers of tokens: changed, unchanged or failed; after a failure the last good keys stay";
     BUILD: Gauge "maitred_build_info" ["version"]
         "Always 1; the label names the version that runs";
 }

@@ -394,6 +394,9 @@ impl Account {
         if let Some(principal) = &self.principal {
             record.tenant = Some(principal.tenant.as_str());
             record.key = principal.key.as_ref().map(maitred_types::KeyId::as_str);
+            record.user = principal.user();
+            record.issuer = principal.issuer();
+            record.shared_key = principal.is_shared();
         }
         if let Some(route) = &self.route {
             record.model = Some(route.model.as_str());

@@ -62,7 +62,8 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let path = intake::path(&request)?;
     let kind = path.kind;
     // The key comes before the body: a stranger's bytes are not read.
-    let principal = intake::authenticate(&snapshot, request.headers(), runtime.clock().unix_now())?;
+    let certificate = account.client.certificate.as_ref();
+    let principal = intake::authenticate(&snapshot, request.headers(), certificate, runtime.clock().unix_now())?;
     account.principal = Some(principal.clone());
     if kind == CallKind::Models {
         return models(&snapshot, &principal, path.model.as_deref(), account);
@@ -94,7 +95,8 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     account.prompt = std::mem::take(&mut edited.prompt);
     account.is_stream = edited.is_stream;
     account.class = Some(intake::class(&snapshot, &principal, &head.headers)?);
-    account.task = quota::task(&head.headers, &settings.quotas.task_header)?;
+    let task = quota::task(&head.headers, &settings.quotas.task_header)?;
+    account.task = task.or_else(|| principal.task().map(Box::from));
     admit(account, settings, (kind, &route), &edited)?;
     let pool = route.pool.settings();
     let call = Call {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use maitred_obs::{LogFormat, Meters, RecordSink, Recording};
-use maitred_runtime::{Clock, DecisionRing, Pins, Runtime, Tasks};
+use maitred_runtime::{CertificateNames, Clock, DecisionRing, Pins, Runtime, Tasks};
 use maitred_types::RequestId;
 
 use crate::cutoff::Cutoff;
@@ -91,6 +91,8 @@ pub(crate) struct Client {
     pub(crate) address: String,
     /// Which endpoint this connection is bound to, per pool that balances by connection.
     pub(crate) pins: Pins,
+    /// The names in its certificate, if it has shown one.
+    pub(crate) certificate: Option<CertificateNames>,
 }
 
 impl Client {
@@ -106,6 +108,7 @@ impl Client {
             gate: Arc::clone(gate),
             address: peer.to_string(),
             pins: Pins::default(),
+            certificate: None,
         })
     }
 }

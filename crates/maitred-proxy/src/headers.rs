@@ -17,6 +17,8 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Asks to be told, and tells, which endpoint answered.
 pub(crate) const ENDPOINT: HeaderName = HeaderName::from_static("x-maitred-endpoint");
+/// The token of the user that a service makes a call for.
+pub(crate) const USER_TOKEN: HeaderName = HeaderName::from_static("x-maitred-user-token");
 /// Names the model of a call whose body maitred does not read (a form, for instance).
 pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-maitred-model");
 /// Names a call's class, as far as its key allows it.

@@ -13,30 +13,54 @@ use http_body::Body;
 use hyper::body::Incoming;
 use maitred_config::Limits;
 use maitred_llm::{CallKind, CallPath};
-use maitred_runtime::{Clock, Principal, Runtime, Snapshot};
+use maitred_runtime::{CertificateNames, Clock, Presented, Principal, Runtime, Snapshot};
 use maitred_types::{ByteSize, FaultKind, Time, TokenCount, UnixMillis};
 
 use crate::alarm::{Alarm, AnswerLimits};
 use crate::fault::Fault;
-use crate::headers::{CLASS, presented_key};
+use crate::headers::{CLASS, USER_TOKEN, presented_key};
 
-/// Finds out who is calling.
-pub(crate) fn authenticate(snapshot: &Snapshot, headers: &HeaderMap, now: UnixMillis) -> Result<Principal, Fault> {
-    let presented = presented_key(headers).map_err(|_| {
+/// When to come back with a token that cannot be checked.
+const ISSUER_RETRY: Duration = Duration::from_secs(5);
+
+/// Finds out who is calling, and for whom.
+pub(crate) fn authenticate(
+    snapshot: &Snapshot,
+    headers: &HeaderMap,
+    certificate: Option<&CertificateNames>,
+    now: UnixMillis,
+) -> Result<Principal, Fault> {
+    let several = |_| {
         Fault::new(
             FaultKind::InvalidKey,
             "the call presents more than one key; send exactly one",
         )
-    })?;
-    snapshot.authenticate(presented, now).map_err(|kind| {
-        Fault::new(
-            kind,
-            match kind {
-                FaultKind::MissingKey => "no key: send `Authorization: Bearer KEY` or `x-api-key: KEY`",
-                FaultKind::ExpiredKey => "the key has expired; ask for a new one",
-                _ => "the key is not one this gateway knows",
-            },
-        )
+    };
+    let user_header = snapshot.settings().auth.user_header.as_str();
+    let presented = Presented {
+        credential: presented_key(headers).map_err(several)?,
+        user: only(headers, user_header)?,
+        user_token: only(headers, USER_TOKEN.as_str())?,
+        certificate,
+    };
+    snapshot.authenticate(&presented, now).map_err(|refused| Fault {
+        detail: refused.detail.map(str::to_owned),
+        retry_after: (refused.fault == FaultKind::IssuerUnavailable).then_some(ISSUER_RETRY),
+        ..Fault::new(refused.fault, refused.message)
+    })
+}
+
+/// The value of a header that says who a call is for. Of two nobody could say which counts.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Fault> {
+    let mut values = headers.get_all(name).into_iter();
+    let first = match (values.next(), values.next()) {
+        (None, _) => return Ok(None),
+        (Some(first), None) => std::str::from_utf8(first.as_bytes()).ok(),
+        (Some(_), Some(_)) => None,
+    };
+    first.map(Some).ok_or_else(|| {
+        let message = format!("the header `{name}` must occur once, in UTF-8");
+        Fault::new(FaultKind::InvalidField, message)
     })
 }
 

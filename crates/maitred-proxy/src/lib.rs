@@ -11,6 +11,7 @@ mod attempt;
 mod billing;
 mod body;
 mod call;
+mod certificate;
 mod cutoff;
 mod events;
 mod fault;

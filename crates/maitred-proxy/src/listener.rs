@@ -109,7 +109,7 @@ pub(crate) async fn accept(listener: std::net::TcpListener, door: Door) {
 }
 
 fn admit(tasks: &Tasks, door: Door, stream: TcpStream, peer: SocketAddr) {
-    let Some(client) = Client::enter(&door.gate, peer) else {
+    let Some(mut client) = Client::enter(&door.gate, peer) else {
         door.gate.meters.connection_refused("too_many");
         return;
     };
@@ -120,7 +120,11 @@ fn admit(tasks: &Tasks, door: Door, stream: TcpStream, peer: SocketAddr) {
         match &door.tls {
             None => serve(&door, client, stream).await,
             Some(acceptor) => match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => serve(&door, client, stream).await,
+                Ok(Ok(stream)) => {
+                    let chain = stream.get_ref().1.peer_certificates();
+                    client.certificate = chain.and_then(crate::certificate::names);
+                    serve(&door, client, stream).await;
+                }
                 Ok(Err(_)) | Err(_) => door.gate.meters.connection_refused("tls_handshake"),
             },
         }

@@ -144,7 +144,7 @@ impl Ask<'_> {
     }
 }
 
-async fn read_capped(mut body: hyper::body::Incoming, cap: usize) -> Result<Bytes, FetchError> {
+pub(crate) async fn read_capped(mut body: hyper::body::Incoming, cap: usize) -> Result<Bytes, FetchError> {
     let mut whole = BytesMut::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|error| FetchError::Broken(chain(&error)))?;

@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::decisions::Decisions;
 use crate::fetch::Fetcher;
 use crate::host::PoolHost;
+use crate::issuers::{Issuers, TokenDesk};
 use crate::keeper::Keeper;
 use crate::quota::QuotaHost;
 use crate::remembered;
@@ -37,6 +38,7 @@ pub struct Runtime {
     pools: Mutex<BTreeMap<PoolName, Kept>>,
     quota: Arc<QuotaHost>,
     ledger: OnceLock<Arc<Ledger>>,
+    issuers: Issuers,
     is_draining: AtomicBool,
 }
 
@@ -52,7 +54,7 @@ impl Runtime {
     /// choice.
     #[must_use]
     pub fn start(settings: Settings, clock: Clock, tasks: Tasks, meters: Arc<Meters>, seed: u64) -> Arc<Self> {
-        let empty = Snapshot::new(Arc::new(settings.clone()), &[], &meters);
+        let empty = Snapshot::new(Arc::new(settings.clone()), &[], TokenDesk::default(), &meters);
         let runtime = Arc::new(Self {
             clock,
             tasks,
@@ -64,6 +66,7 @@ impl Runtime {
             pools: Mutex::new(BTreeMap::new()),
             quota: QuotaHost::new(&settings.quotas.limits, clock),
             ledger: OnceLock::new(),
+            issuers: Issuers::default(),
             is_draining: AtomicBool::new(false),
         });
         runtime.apply(settings);
@@ -97,8 +100,10 @@ impl Runtime {
             stays
         });
         drop(pools);
-        self.snapshot
-            .store(Arc::new(Snapshot::new(Arc::new(settings), &hosts, &self.meters)));
+        let issuers = &settings.auth.issuers;
+        let desk = self.issuers.apply(issuers, self.clock, &self.tasks, &self.meters);
+        let snapshot = Snapshot::new(Arc::new(settings), &hosts, desk, &self.meters);
+        self.snapshot.store(Arc::new(snapshot));
     }
 
     fn keep(

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use maitred_config::{ClassSettings, ModelSettings, Settings};
 use maitred_llm::ChainRule;
 use maitred_obs::{Meters, ModelMeters};
-use maitred_tenant::{KeyGrant, KeyRefusal, ModelGrant, UserId};
-use maitred_types::{FaultKind, KeyId, ModelName, TenantId, UnixMillis};
+use maitred_tenant::{CertificateNames, KeyRefusal, Principal, Token, TokenGrant, TokenRefusal, UserRefusal};
+use maitred_types::{FaultKind, ModelName, UnixMillis};
 
 use crate::host::PoolHost;
+use crate::issuers::TokenDesk;
 use crate::ratios::Ratio;
 use crate::session::session_hash;
 
@@ -20,6 +21,7 @@ pub struct Snapshot {
     routes: HashMap<ModelName, Arc<Route>>,
     /// Model names in the order of the file.
     names: Vec<ModelName>,
+    desk: TokenDesk,
 }
 
 /// Where calls for one model go.
@@ -66,38 +68,71 @@ impl Route {
     }
 }
 
-/// Who is calling, as far as it has been proven.
-#[derive(Clone, Debug)]
-pub struct Principal {
-    /// Who owns the call.
-    pub tenant: TenantId,
-    /// The public id of the key; `None` for anonymous callers.
-    pub key: Option<KeyId>,
-    grant: Option<Arc<KeyGrant>>,
+/// What a call shows of who makes it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Presented<'a> {
+    /// A key or a token.
+    pub credential: Option<&'a str>,
+    /// The user that it says it is made for.
+    pub user: Option<&'a str>,
+    /// The token of the user that it is made for.
+    pub user_token: Option<&'a str>,
+    /// The names in the certificate of the client's connection.
+    pub certificate: Option<&'a CertificateNames>,
 }
 
-impl Principal {
-    /// The user on whose behalf the call is made, if one is known.
-    #[must_use]
-    pub fn user(&self) -> Option<&str> {
-        self.grant.as_ref()?.user.as_ref().map(UserId::as_str)
+/// Why nobody is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoEntry {
+    /// What this is called.
+    pub fault: FaultKind,
+    /// What the client is told.
+    pub message: &'static str,
+    /// What the record says beyond that.
+    pub detail: Option<&'static str>,
+}
+
+impl NoEntry {
+    const NOTHING: Self = Self {
+        fault: FaultKind::MissingKey,
+        message: "no key: send `Authorization: Bearer KEY` or `x-api-key: KEY`",
+        detail: None,
+    };
+
+    fn of_key(refusal: KeyRefusal) -> Self {
+        Self {
+            fault: refusal.fault(),
+            message: match refusal.fault() {
+                FaultKind::ExpiredKey => "the key has expired; ask for a new one",
+                _ => "the key is not one this gateway knows",
+            },
+            detail: None,
+        }
     }
 
-    /// Whether it may use the model of that name.
-    #[must_use]
-    pub fn may_use(&self, model: &str) -> bool {
-        self.grant.as_ref().is_none_or(|grant| grant.may_use(model))
+    fn of_token(refusal: TokenRefusal) -> Self {
+        Self {
+            fault: refusal.fault(),
+            message: match refusal.fault() {
+                FaultKind::ExpiredKey => "the token has expired; get a new one",
+                FaultKind::IssuerUnavailable => "the token cannot be checked now; try again",
+                _ => "the token is not one this gateway accepts",
+            },
+            detail: Some(refusal.detail()),
+        }
     }
 
-    /// Whether there may be models that it may not use.
-    #[must_use]
-    pub fn is_limited(&self) -> bool {
-        self.grant.as_ref().is_some_and(|grant| grant.models != ModelGrant::All)
+    const fn of_user(refusal: UserRefusal) -> Self {
+        Self {
+            fault: refusal.fault(),
+            message: refusal.message(),
+            detail: None,
+        }
     }
 }
 
 impl Snapshot {
-    pub(crate) fn new(settings: Arc<Settings>, hosts: &[Arc<PoolHost>], meters: &Meters) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, hosts: &[Arc<PoolHost>], desk: TokenDesk, meters: &Meters) -> Self {
         let mut routes = HashMap::new();
         let mut names = Vec::new();
         for pool in &settings.pools {
@@ -113,6 +148,7 @@ impl Snapshot {
             settings,
             routes,
             names,
+            desk,
         }
     }
 
@@ -122,28 +158,43 @@ impl Snapshot {
         &self.settings
     }
 
-    /// Finds out who is calling.
+    /// Finds out who is calling: by the key or token, else by the certificate, else as anybody if that is allowed; and for
+    /// whom.
     ///
     /// # Errors
-    /// [`FaultKind::MissingKey`], [`FaultKind::InvalidKey`] or [`FaultKind::ExpiredKey`]. A key that is wrong is an error even
-    /// where anonymous callers are let in: who sends one means to be known.
-    pub fn authenticate(&self, presented: Option<&str>, now: UnixMillis) -> Result<Principal, FaultKind> {
+    /// Says why nobody is let in. A key or token that is wrong is an error even where something else would do: who sends one
+    /// means to be known by it.
+    pub fn authenticate(&self, presented: &Presented<'_>, now: UnixMillis) -> Result<Principal, NoEntry> {
         let auth = &self.settings.auth;
-        match (presented, &auth.anonymous) {
-            (Some(key), _) => {
-                let grant = auth.keys.check(key, now).map_err(KeyRefusal::fault)?;
-                Ok(Principal {
-                    tenant: grant.tenant.clone(),
-                    key: Some(grant.id().clone()),
-                    grant: Some(Arc::clone(grant)),
-                })
-            }
-            (None, Some(tenant)) => Ok(Principal {
-                tenant: tenant.clone(),
-                key: None,
-                grant: None,
-            }),
-            (None, None) => Err(FaultKind::MissingKey),
+        let mut principal = match presented.credential {
+            Some(token) if Token::is_like(token) => Principal::of_token(self.token(token, now)?),
+            Some(key) => Principal::of_key(auth.keys.check(key, now).map_err(NoEntry::of_key)?),
+            None => self.without_credential(presented.certificate)?,
+        };
+        if let Some(token) = presented.user_token {
+            let acting = principal.acting_for_holder(self.token(token, now)?);
+            principal = acting.map_err(NoEntry::of_user)?;
+        }
+        if let Some(user) = presented.user {
+            principal = principal.acting_for(user).map_err(NoEntry::of_user)?;
+        }
+        if auth.require_user {
+            principal = principal.with_user().map_err(NoEntry::of_user)?;
+        }
+        Ok(principal)
+    }
+
+    fn token(&self, token: &str, now: UnixMillis) -> Result<Arc<TokenGrant>, NoEntry> {
+        self.desk.check(token, now).map_err(NoEntry::of_token)
+    }
+
+    fn without_credential(&self, certificate: Option<&CertificateNames>) -> Result<Principal, NoEntry> {
+        let auth = &self.settings.auth;
+        let grant = certificate.and_then(|names| names.grant(&auth.certificates));
+        match (grant, &auth.anonymous) {
+            (Some(grant), _) => Ok(Principal::of_certificate(grant)),
+            (None, Some(tenant)) => Ok(Principal::anonymous(tenant.clone())),
+            (None, None) => Err(NoEntry::NOTHING),
         }
     }
 
@@ -154,7 +205,7 @@ impl Snapshot {
     pub fn class(&self, principal: &Principal, asked: Option<&str>) -> Result<Arc<str>, Vec<Arc<str>>> {
         let ClassSettings { classes, default, .. } = &self.settings.classes;
         let place = |name: &str| classes.iter().position(|class| &*class.name == name);
-        let granted = principal.grant.as_ref().and_then(|grant| grant.class.as_deref());
+        let granted = principal.class().map(AsRef::as_ref);
         let own = granted.and_then(place).unwrap_or(*default);
         let names = || classes.iter().map(|class| Arc::clone(&class.name));
         let at = match asked {

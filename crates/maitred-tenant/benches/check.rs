@@ -2,7 +2,7 @@
 
 use divan::Bencher;
 use divan::black_box;
-use maitred_tenant::{KeyGrant, KeyHasher, KeyRing, ModelGrant, NEW_KEY_RANDOM_BYTES, NewKey};
+use maitred_tenant::{KeyGrant, KeyHasher, KeyRing, ModelGrant, NEW_KEY_RANDOM_BYTES, NewKey, OnBehalf};
 use maitred_types::{TenantId, UnixMillis};
 
 fn main() {
@@ -27,6 +27,8 @@ fn ring(keys: usize) -> KeyRing {
             hash: key(number).hash(&hasher),
             tenant: TenantId::from("acme"),
             user: None,
+            on_behalf: OnBehalf::Nobody,
+            is_shared: false,
             models: ModelGrant::All,
             class: None,
             not_before: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use maitred_types::{KeyId, TenantId, UnixMillis};
 
-use crate::KeyHash;
+use crate::{KeyHash, OnBehalf};
 
 /// One key as it is stored: its hash, whose it is, and what it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,10 @@ pub struct KeyGrant {
     pub tenant: TenantId,
     /// On behalf of which user of the tenant it is used, if only one does.
     pub user: Option<UserId>,
+    /// For whom else its holder may make calls.
+    pub on_behalf: OnBehalf,
+    /// Whether several may use it although nobody can say then who has made a call.
+    pub is_shared: bool,
     /// Which models it may use.
     pub models: ModelGrant,
     /// The class of its calls, and the highest that they may ask for; the default class if absent.

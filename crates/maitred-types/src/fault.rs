@@ -99,9 +99,13 @@ faults! {
     MissingKey: "missing_key", 401, "authentication_error", "authentication_error", 16, Client,
         "The call carries no key. Send `Authorization: Bearer KEY` or `x-api-key: KEY`.";
     InvalidKey: "invalid_key", 401, "authentication_error", "authentication_error", 16, Client,
-        "The key is not one this gateway knows.";
+        "The key or token is not one that this gateway accepts. Of a token it is not said why.";
     ExpiredKey: "expired_key", 401, "authentication_error", "authentication_error", 16, Client,
-        "The key was valid once and has expired. Ask for a new one.";
+        "The key or token was valid once and has expired. Ask for a new one.";
+    IssuerUnavailable: "issuer_unavailable", 503, "server_error", "overloaded_error", 14, Gateway,
+        "The keys of the token's issuer are not known, or were fetched too long ago (`max_age`), so the token cannot be checked. Try again; the operator must look at the issuer.";
+    UserNotAllowed: "user_not_allowed", 403, "permission_error", "permission_error", 7, Client,
+        "The caller may not act for the user that the call names, or the gateway must know the user and does not. The message says which.";
     ModelNotAllowed: "model_not_allowed", 403, "permission_error", "permission_error", 7, Client,
         "The key is valid but may not use this model.";
     QuotaExceeded: "quota_exceeded", 429, "rate_limit_error", "rate_limit_error", 8, Gateway,

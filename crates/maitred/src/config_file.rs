@@ -12,7 +12,11 @@ use maitred_config::{Loaded, SecretRef, load, render};
 pub(crate) fn read(path: &Path) -> anyhow::Result<(String, Loaded)> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     match load(&path.display().to_string(), &text, &|reference| secret(path, reference)) {
-        Ok(loaded) => Ok((text, loaded)),
+        Ok(mut loaded) => {
+            let auth = &mut loaded.settings.auth;
+            auth.resolve_files(&|named| beside(path, named).to_string_lossy().into_owned());
+            Ok((text, loaded))
+        }
         Err(diagnostics) => bail!("the configuration is not valid\n\n{}", render(&diagnostics, &text)),
     }
 }

@@ -13,9 +13,10 @@ use crate::tls::Certificates;
 
 /// How often the file is looked at. Looking at its content finds every way to change it, also a mounted volume whose
 /// links are swapped, which file notifications miss.
-const LOOK: Duration = Duration::from_secs(1);
+/// A key that is taken out of it must be refused within a second.
+const LOOK: Duration = Duration::from_millis(500);
 /// Every how many looks the certificates are read again too.
-const CERTIFICATES: u32 = 10;
+const CERTIFICATES: u32 = 20;
 
 /// Watches one file.
 #[derive(Debug)]
@@ -80,7 +81,7 @@ impl Reloader {
         let (text, loaded) = match config_file::read(&self.path) {
             Ok(read) => read,
             Err(error) => {
-                // The same bad file is complained about once, not every second.
+                // The same bad file is complained about once, not at every look.
                 if let Ok(text) = std::fs::read_to_string(&self.path) {
                     self.text = text;
                 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use anyhow::Context;
 use arc_swap::ArcSwap;
 use maitred_config::{Settings, TlsFiles};
-use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 
 use crate::config_file::beside;
 
@@ -61,16 +62,26 @@ impl Certificates {
 
 fn server(certificate: &Arc<Certificate>) -> Arc<ServerConfig> {
     let resolver: Arc<dyn ResolvesServerCert> = Arc::<Certificate>::clone(certificate);
-    let mut server = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_cert_resolver(resolver);
+    let builder = ServerConfig::builder();
+    let mut server = match &certificate.clients {
+        None => builder.with_no_client_auth().with_cert_resolver(resolver),
+        Some(verifier) => {
+            let verifier = Arc::clone(verifier);
+            let mut server = builder.with_client_cert_verifier(verifier).with_cert_resolver(resolver);
+            // Whoever comes back shows the certificate again, so that one that has expired meanwhile is not let in.
+            server.session_storage = Arc::new(NoServerSessionStorage {});
+            server.send_tls13_tickets = 0;
+            server
+        }
+    };
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Arc::new(server)
 }
 
-/// One listener's certificate chain and private key.
+/// One listener's certificate chain and private key, and who checks the certificates of its clients.
 #[derive(Debug)]
 struct Certificate {
+    clients: Option<Arc<dyn ClientCertVerifier>>,
     cert: PathBuf,
     key: PathBuf,
     current: ArcSwap<CertifiedKey>,
@@ -80,7 +91,16 @@ impl Certificate {
     fn load(files: &TlsFiles, config: &Path) -> anyhow::Result<Self> {
         let (cert, key) = (beside(config, &files.cert), beside(config, &files.key));
         let current = ArcSwap::from_pointee(read(&cert, &key)?);
-        Ok(Self { cert, key, current })
+        let clients = files
+            .client_ca
+            .as_ref()
+            .map(|ca| verifier(&beside(config, ca), files.client_required));
+        Ok(Self {
+            clients: clients.transpose()?,
+            cert,
+            key,
+            current,
+        })
     }
 
     /// Whether there is something new.
@@ -98,6 +118,29 @@ impl ResolvesServerCert for Certificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.current.load_full())
     }
+}
+
+/// Who checks the certificates of clients, by those of the issuers in `file`.
+fn verifier(file: &Path, is_required: bool) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
+    let unreadable = || {
+        format!(
+            "cannot read the certificates of those who issue clients' certificates in {}",
+            file.display()
+        )
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).with_context(unreadable)? {
+        roots
+            .add(certificate.with_context(unreadable)?)
+            .with_context(unreadable)?;
+    }
+    let builder = WebPkiClientVerifier::builder(Arc::new(roots));
+    let builder = if is_required {
+        builder
+    } else {
+        builder.allow_unauthenticated()
+    };
+    builder.build().with_context(unreadable)
 }
 
 fn read(cert: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {

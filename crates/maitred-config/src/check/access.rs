@@ -4,6 +4,7 @@ use maitred_tenant::{KeyGrant, KeyHasher, KeyRing, ModelGrant, UserId};
 use maitred_types::TenantId;
 
 use super::Checker;
+use super::issuers::on_behalf;
 use crate::diagnostic::near_miss;
 use crate::forms::{ModelPatternText, Moment};
 use crate::path::Path;
@@ -14,8 +15,9 @@ use crate::settings::AuthSettings;
 const PEPPER_LEN_MIN: usize = 16;
 
 impl Checker<'_> {
-    pub(super) fn auth(&mut self, auth: &raw::Auth) -> AuthSettings {
-        if auth.keys.is_empty() && auth.anonymous.is_none() {
+    pub(super) fn auth(&mut self, raw: &raw::File) -> AuthSettings {
+        let auth = &raw.auth;
+        if auth.keys.is_empty() && auth.issuers.is_empty() && auth.certificates.is_empty() && auth.anonymous.is_none() {
             self.error(
                 &Path::top("auth"),
                 "nobody may call: there are neither keys nor anonymous callers",
@@ -34,11 +36,16 @@ impl Checker<'_> {
         );
         for (index, key) in auth.keys.iter().enumerate() {
             self.key(key, &keys.index(index));
+            self.key_user(key, auth.require_user, &keys.index(index));
             self.key_models(&key.models, &models, &keys.index(index).key("models"));
         }
         let hasher = self.hasher(auth.pepper.as_ref());
         AuthSettings {
             keys: KeyRing::new(hasher, auth.keys.iter().map(grant).collect()).unwrap_or_else(|_| KeyRing::empty()),
+            issuers: self.issuers(&auth.issuers),
+            certificates: self.certificates(raw),
+            require_user: auth.require_user,
+            user_header: auth.user_header.as_str().to_owned(),
             anonymous: auth
                 .anonymous
                 .as_ref()
@@ -75,8 +82,27 @@ impl Checker<'_> {
         }
     }
 
+    /// Whether it can be known who makes calls with the key.
+    fn key_user(&mut self, key: &raw::Key, require_user: bool, path: &Path) {
+        let has_user = key.user.is_some() || key.on_behalf != raw::OnBehalf::Nobody;
+        if require_user && !has_user && !key.shared {
+            self.error(
+                path,
+                "`auth.require_user` is set, and nobody can say who makes calls with this key",
+                "add `user`, or `on_behalf` for a service that acts for users; or write `shared: true`, and calls are marked as a shared key's",
+            );
+        }
+        if key.user.is_some() && key.shared {
+            self.error(
+                &path.key("shared"),
+                "the key is one user's, so it is not shared",
+                "remove `shared` or `user`",
+            );
+        }
+    }
+
     /// A pattern that no model fits grants nothing; most likely it is mistyped.
-    fn key_models(&mut self, patterns: &[ModelPatternText], models: &[&str], path: &Path) {
+    pub(super) fn key_models(&mut self, patterns: &[ModelPatternText], models: &[&str], path: &Path) {
         for (index, pattern) in patterns.iter().enumerate() {
             let text = pattern.to_string();
             if models.iter().any(|model| pattern.get().matches(model)) {
@@ -100,6 +126,8 @@ fn grant(key: &raw::Key) -> KeyGrant {
         hash: key.hash.get().clone(),
         tenant: TenantId::from(key.tenant.as_str()),
         user: key.user.as_ref().map(|user| UserId::from(user.as_str())),
+        on_behalf: on_behalf(key.on_behalf),
+        is_shared: key.shared,
         models: models(&key.models),
         class: key.class.as_ref().map(|class| class.as_str().into()),
         not_before: key.not_before.map(Moment::get),
@@ -107,7 +135,7 @@ fn grant(key: &raw::Key) -> KeyGrant {
     }
 }
 
-fn models(patterns: &[ModelPatternText]) -> ModelGrant {
+pub(super) fn models(patterns: &[ModelPatternText]) -> ModelGrant {
     if patterns.iter().any(|pattern| pattern.get().is_all()) {
         return ModelGrant::All;
     }

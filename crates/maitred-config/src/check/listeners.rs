@@ -17,11 +17,26 @@ impl Checker<'_> {
             "listening address",
             fixed.map(|(index, listener)| (listener.address.get(), address(index))),
         );
+        for (index, listener) in listeners.iter().enumerate() {
+            if listener
+                .tls
+                .as_ref()
+                .is_some_and(|tls| tls.client_required && tls.client_ca.is_none())
+            {
+                self.error(
+                    &Path::top("listeners").index(index).key("tls").key("client_required"),
+                    "no certificate of a client can be checked, so nobody could connect",
+                    "name in `client_ca` who issues them",
+                );
+            }
+        }
         let checked = listeners.iter().map(|listener| ListenerSettings {
             address: listener.address.get(),
             tls: listener.tls.as_ref().map(|tls| TlsFiles {
                 cert: tls.cert.as_str().to_owned(),
                 key: tls.key.as_str().to_owned(),
+                client_ca: tls.client_ca.as_ref().map(|path| path.as_str().to_owned()),
+                client_required: tls.client_required,
             }),
             max_concurrent_streams: listener.http2.max_concurrent_streams,
         });

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use maitred_engines::Figure;
-use maitred_tenant::{KeyHash, ModelPattern};
+use maitred_tenant::{ClaimPath, KeyHash, ModelPattern};
 
 use super::TextForm;
 
@@ -23,6 +23,7 @@ macro_rules! display_inner {
 }
 
 display_inner!(
+    ClaimText,
     HeaderName,
     MetricName,
     Name,
@@ -261,5 +262,32 @@ impl TextForm for MetricName {
             return Err("a metric name has letters, digits, `_` and `:`, and does not begin with a digit".to_owned());
         }
         Ok(Self(text.to_owned()))
+    }
+}
+
+/// The name of a claim, or the path to one inside others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimText(ClaimPath);
+
+impl ClaimText {
+    /// The claim that names users.
+    pub(crate) fn subject() -> Self {
+        Self(ClaimPath::subject())
+    }
+
+    /// The claim.
+    #[must_use]
+    pub(crate) const fn get(&self) -> &ClaimPath {
+        &self.0
+    }
+}
+
+impl TextForm for ClaimText {
+    const FORMAT: &'static str = "maitred-claim";
+    const TYPE: &'static str = "claim";
+    const EXAMPLE: &'static str = "/organization/id";
+
+    fn read(text: &str) -> Result<Self, String> {
+        ClaimPath::parse(text).map(Self).map_err(|error| error.to_string())
     }
 }

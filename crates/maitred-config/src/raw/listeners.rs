@@ -41,6 +41,13 @@ pub(crate) struct Tls {
     pub(crate) cert: FilePath,
     /// File with the private key in PEM.
     pub(crate) key: FilePath,
+    /// File with the certificates in PEM of those who issue certificates of clients. What a client's certificate grants
+    /// stands in `auth.certificates`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_ca: Option<FilePath>,
+    /// Sends clients away that show no certificate. Otherwise they need a key or token.
+    #[serde(default)]
+    pub(crate) client_required: bool,
 }
 
 /// Limits of HTTP/2 connections.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use maitred_engines::{Engine, InferencePath};
 use maitred_sched::{Filter, Picker, Scorer, SpeedPrior, StalenessPolicy};
+use maitred_tenant::Algorithm;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -52,6 +53,22 @@ impl<T: ClosedSet> JsonSchema for Word<T> {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let choice = |member: &T| json!({ "type": "string", "const": member.word(), "description": member.about() });
         json_schema!({ "oneOf": T::all().iter().map(choice).collect::<Vec<Value>>() })
+    }
+}
+
+impl ClosedSet for Algorithm {
+    const MEMBER: &'static str = "signature algorithm";
+
+    fn all() -> &'static [Self] {
+        Self::ALL
+    }
+
+    fn word(self) -> &'static str {
+        self.name()
+    }
+
+    fn about(self) -> &'static str {
+        Algorithm::about(self)
     }
 }
 

@@ -198,6 +198,7 @@ fn every_declared_metric_is_on_the_page_and_nothing_else() {
     meters.ledger().refused("late");
     meters.ledger().error("spool");
     meters.reloaded("applied");
+    meters.issuer_read("https://login.example.com", "changed");
     let pool = meters.pool(&PoolName::from("llama"));
     pool.refused("saturated");
     pool.waits("normal").lasted(Duration::from_secs(1));

@@ -2,7 +2,7 @@ use maitred_types::TenantId;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{KeyHash, KeyHashError, ModelGrant, NEW_KEY_RANDOM_BYTES, NewKey, UserId};
+use crate::{KeyHash, KeyHashError, ModelGrant, NEW_KEY_RANDOM_BYTES, NewKey, OnBehalf, UserId};
 
 const PEPPER: &[u8] = b"a pepper of at least sixteen bytes";
 const NOW: UnixMillis = UnixMillis::new(1_000_000);
@@ -17,6 +17,8 @@ fn grant(key: &NewKey, hasher: &KeyHasher) -> KeyGrant {
         hash: key.hash(hasher),
         tenant: TenantId::from("acme"),
         user: Some(UserId::from("ada")),
+        on_behalf: OnBehalf::Nobody,
+        is_shared: false,
         models: ModelGrant::All,
         class: None,
         not_before: None,

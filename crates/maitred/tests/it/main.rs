@@ -14,6 +14,7 @@
 
 mod bad_input;
 mod balance;
+mod certificates;
 mod config_cli;
 mod drain;
 mod explain;
@@ -31,4 +32,5 @@ mod sdk;
 mod sharing;
 mod table;
 mod tls;
+mod tokens;
 mod traffic;
