@@ -13,8 +13,8 @@ use crate::walk::Walked;
 
 mod access;
 mod engine;
-mod ledger;
 mod issuers;
+mod ledger;
 mod listeners;
 mod pools;
 mod prefix;

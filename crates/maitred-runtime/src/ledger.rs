@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_store::ledger::{AttemptHead, CallHead, Ending, Entry, Expected, Ledger, Unavailable};
-use maitred_tenant::Price;
+use maitred_tenant::{Price, Principal};
 use maitred_types::{Address, Dialect, FaultKind, RequestId, Time, UnixMillis, Usage};
 
-use crate::snapshot::{Principal, Route};
+use crate::snapshot::Route;
 
 /// What of a call is entered when it begins.
 #[derive(Clone, Copy, Debug)]
