@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_sched::ClassOptions;
+use maitred_sched::{ClassOptions, WaitingOptions};
 use maitred_tenant::{Limit, Prices};
 use maitred_types::{ByteSize, PoolName, TenantId};
 
@@ -66,6 +66,20 @@ pub struct ClassSettings {
     pub default: usize,
     /// Weights of tenants; others have 1.
     pub weights: BTreeMap<TenantId, u32>,
+}
+
+impl Default for ClassSettings {
+    /// Those of a file that says nothing of them.
+    fn default() -> Self {
+        let WaitingOptions {
+            classes, default_class, ..
+        } = WaitingOptions::default();
+        Self {
+            classes,
+            default: default_class,
+            weights: BTreeMap::new(),
+        }
+    }
 }
 
 /// One socket for clients.

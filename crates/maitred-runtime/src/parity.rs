@@ -4,21 +4,24 @@
 //! once to the host that the data path asks, with its lock, its settings from a file, its translation of asks, its pages as
 //! signals and its bookings. Every call must go to the same endpoint at the same moment.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::num::NonZeroU32;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use maitred_config::EngineSettings;
 use maitred_sched::{Delivery, EndpointOptions, Proofs, ReadinessReport, SignalSet, Signals};
 use maitred_sim::lab::{
     CallEnd, CallRecord, CallReport, EndpointFacts, EndpointIndex, EndpointPlan, FleetView, LabCall, PageReading,
-    Placement, PoolRouter, Router, RunPlan, run,
+    Placement, PoolRouter, Released, Router, RunPlan, run,
 };
 use maitred_sim::{EngineProfile, Prompt};
 use maitred_types::{Address, EndpointId, LeaseEnd, Time, TokenCount, Usage, UsageSource};
 
-use crate::booking::{Ask, Booking};
+use crate::booking::{Ask, Booking, NoPlace};
 use crate::host::{PoolHost, options};
 use crate::testing::{DRAIN, settings};
 
@@ -29,6 +32,7 @@ const SEED: u64 = 1;
 /// The pool of both.
 const POOL: &str = "profile: mine
                     staleness: { after: 1s }
+                    waiting: { prefill_tokens: 300 }
                     endpoints: [{ address: unused:1 }]";
 
 /// The host, as a policy of the laboratory.
@@ -36,7 +40,11 @@ struct HostRouter {
     host: Arc<PoolHost>,
     ids: Vec<EndpointId>,
     bookings: HashMap<u64, Booking>,
+    /// Calls that wait, by their number.
+    waiting: BTreeMap<u64, Asking>,
 }
+
+type Asking = Pin<Box<dyn Future<Output = Result<Booking, NoPlace>>>>;
 
 impl HostRouter {
     fn new(host: Arc<PoolHost>, engine: &EngineSettings, facts: &[EndpointFacts]) -> Self {
@@ -61,6 +69,26 @@ impl HostRouter {
             host,
             ids,
             bookings: HashMap::new(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// What has become of an ask.
+    fn look(&mut self, number: u64, mut asking: Asking) -> Placement {
+        match asking.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => {
+                self.waiting.insert(number, asking);
+                Placement::Wait
+            }
+            Poll::Ready(Err(_)) => Placement::Shed,
+            Poll::Ready(Ok(booking)) => {
+                let endpoint = EndpointIndex::new(u32::try_from(booking.endpoint().slot.index()).unwrap());
+                self.bookings.insert(number, booking);
+                Placement::Go {
+                    endpoint,
+                    predicted_cached: None,
+                }
+            }
         }
     }
 }
@@ -77,27 +105,43 @@ impl Router for HostRouter {
     }
 
     fn arrive(&mut self, call: &LabCall, now: Time, _: &FleetView<'_>) -> Placement {
-        let core = PoolRouter::ask(call);
-        let ask = Ask {
-            model: core.model,
-            session: core.session,
-            input_tokens: core.input_tokens,
-            output_tokens: core.output_tokens,
-            output_limit: core.output_limit,
-            length_key: core.length_key,
-            chain: core.chain,
-            delivery: Delivery::Streamed,
-            ..Ask::default()
+        let (host, call) = (Arc::clone(&self.host), call.clone());
+        let number = call.number;
+        let asking = async move {
+            let core = PoolRouter::ask(&call);
+            let ask = Ask {
+                model: core.model,
+                session: core.session,
+                input_tokens: core.input_tokens,
+                output_tokens: core.output_tokens,
+                output_limit: core.output_limit,
+                length_key: core.length_key,
+                chain: core.chain,
+                delivery: Delivery::Streamed,
+                class: core.class,
+                tenant: core.tenant,
+                bytes: core.bytes,
+                ..Ask::default()
+            };
+            host.ask(&ask, now).await
         };
-        let Ok(booking) = self.host.book(&ask, now) else {
-            return Placement::Shed;
-        };
-        let endpoint = EndpointIndex::new(u32::try_from(booking.endpoint().slot.index()).unwrap());
-        self.bookings.insert(call.number, booking);
-        Placement::Go {
-            endpoint,
-            predicted_cached: None,
+        // This test is one long step of a task, of which Tokio would ask to take turns.
+        self.look(number, Box::pin(tokio::task::unconstrained(asking)))
+    }
+
+    fn released(&mut self, now: Time, _: &FleetView<'_>, out: &mut Vec<Released>) {
+        self.host.advance(now);
+        for (number, asking) in std::mem::take(&mut self.waiting) {
+            let placement = self.look(number, asking);
+            if placement != Placement::Wait {
+                out.push(Released { number, placement });
+            }
         }
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        let due = self.host.with_core(Time::ZERO, |core| core.pool.next_wakeup());
+        due.filter(|_| !self.waiting.is_empty())
     }
 
     fn first_token(&mut self, call: &LabCall, _: EndpointIndex, now: Time) {
@@ -139,6 +183,40 @@ impl Router for HostRouter {
     }
 }
 
+/// The bare core. Who is released at one instant is told by number, since the host cannot tell in which order that was.
+struct BareRouter(PoolRouter);
+
+impl Router for BareRouter {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn arrive(&mut self, call: &LabCall, now: Time, fleet: &FleetView<'_>) -> Placement {
+        self.0.arrive(call, now, fleet)
+    }
+
+    fn released(&mut self, now: Time, fleet: &FleetView<'_>, out: &mut Vec<Released>) {
+        self.0.released(now, fleet, out);
+        out.sort_by_key(|released| released.number);
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        self.0.next_wakeup()
+    }
+
+    fn first_token(&mut self, call: &LabCall, endpoint: EndpointIndex, now: Time) {
+        self.0.first_token(call, endpoint, now);
+    }
+
+    fn finished(&mut self, call: &LabCall, endpoint: EndpointIndex, report: &CallReport, now: Time) {
+        self.0.finished(call, endpoint, report, now);
+    }
+
+    fn page(&mut self, endpoint: EndpointIndex, page: &PageReading, now: Time) {
+        self.0.page(endpoint, page, now);
+    }
+}
+
 /// Random calls: a third of them begin with one of five shared texts, some belong to conversations.
 fn trace(calls: u64, seed: u64) -> impl Iterator<Item = Result<LabCall, Infallible>> {
     // The generator called splitmix64 (Steele, Lea, Flood, 2014).
@@ -167,13 +245,16 @@ fn trace(calls: u64, seed: u64) -> impl Iterator<Item = Result<LabCall, Infallib
     })
 }
 
-/// A call's number, where it went, and when.
-type Decision = (u64, Option<EndpointIndex>, Option<Time>);
+/// A call's number, where it went, when, and how long it waited before.
+type Decision = (u64, Option<EndpointIndex>, Option<Time>, Duration);
 
 /// Where each call went and when, by its number.
 fn decisions(plan: &RunPlan, router: Box<dyn Router>) -> Vec<Decision> {
     let mut decisions = Vec::new();
-    let mut recorder = |record: &CallRecord| decisions.push((record.number, record.endpoint, record.dispatched));
+    let mut recorder = |record: &CallRecord| {
+        let waited = record.dispatched.map_or(Duration::ZERO, |at| at - record.arrived);
+        decisions.push((record.number, record.endpoint, record.dispatched, waited));
+    };
     run(plan, vec![router], trace(1200, 7), &mut recorder).unwrap();
     decisions.sort_by_key(|decision| decision.0);
     decisions
@@ -199,7 +280,10 @@ fn both(profile: &str, seed: u64) -> [Vec<Decision>; 2] {
     settings.pools.clear();
     let host = PoolHost::new(pool, DRAIN, &meters, &Arc::default(), SEED);
     let host = HostRouter::new(host, &engine, &plan.facts());
-    [decisions(&plan, Box::new(bare)), decisions(&plan, Box::new(host))]
+    [
+        decisions(&plan, Box::new(BareRouter(bare))),
+        decisions(&plan, Box::new(host)),
+    ]
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,6 +292,8 @@ async fn the_host_decides_as_the_laboratory_does() {
         let [bare, host] = both(profile, SEED);
         let differs = bare.iter().zip(&host).find(|(bare, host)| bare != host);
         assert_eq!(bare.len(), 1200);
+        let waited = bare.iter().filter(|call| call.3 > Duration::ZERO).count();
+        assert!((50..1000).contains(&waited), "{waited} wait");
         assert!(differs.is_none(), "{profile}: {differs:?}");
     }
 }

@@ -19,6 +19,7 @@ use crate::pace::Pace;
 use crate::page::PageWatch;
 use crate::readiness::Readiness;
 use crate::reckoning::{KvPool, Load, Marks};
+use crate::room::busy::Busy;
 use crate::signals::Signals;
 use crate::speed::Speed;
 
@@ -145,6 +146,8 @@ pub(crate) struct Endpoint {
     pub(crate) ceiling: u32,
     pub(crate) tally: Tally,
     pub(crate) recent: Decayed,
+    /// How much of its time goes to prompts.
+    pub(crate) busy: Busy,
     pub(crate) speed: Speed,
 }
 
@@ -166,6 +169,7 @@ impl Endpoint {
             ceiling: 0,
             tally: Tally::default(),
             recent: Decayed::default(),
+            busy: Busy::default(),
             speed,
         }
     }

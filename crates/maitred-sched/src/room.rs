@@ -14,6 +14,7 @@
 //!
 //! Every set here is ordered and holds each waiting call once; each step costs the logarithm of their number.
 
+pub(crate) mod busy;
 pub(crate) mod call;
 mod line;
 mod pace;

@@ -15,7 +15,8 @@ pub struct WaitingOptions {
     pub calls: u32,
     /// Most bytes that the waiting calls hold. Default 256 MiB.
     pub bytes: u64,
-    /// Longest wait, unless the class or the ask says less. Default 30 s.
+    /// Longest wait, unless the class or the ask says less. Where more comes than can be served the waits of those that are served
+    /// grow up to this, so with a longer one than callers find useful nobody is served usefully. Default 5 s.
     pub max_wait: Duration,
     /// An endpoint with this many prompt tokens of own calls that have no output yet, cached ones not counted, has no room. Default
     /// 16,384: one chunk of 8,192 that the engine works on and one that waits. More of it would only move the queue to where nothing
@@ -23,6 +24,9 @@ pub struct WaitingOptions {
     pub prefill_tokens: u64,
     /// The same in time, at the endpoint's own pace; both hold. Default `None`.
     pub prefill_time: Option<Duration>,
+    /// An endpoint whose calls would get their tokens this far apart with one call more, by its learnt pace, has no room. Default
+    /// `None`.
+    pub token_time: Option<Duration>,
     /// An endpoint with this many requests in its engine's queue has no room. Default 5.
     pub queued: u32,
     /// An endpoint with this part of its KV cache in use has no room. Default 0.8.
@@ -46,9 +50,10 @@ impl Default for WaitingOptions {
         Self {
             calls: 1_024,
             bytes: 256 << 20,
-            max_wait: Duration::from_secs(30),
+            max_wait: Duration::from_secs(5),
             prefill_tokens: 16_384,
             prefill_time: None,
+            token_time: None,
             queued: 5,
             kv_used: 0.8,
             headroom: 0.0,

@@ -5,6 +5,7 @@ use super::profiles::Profiles;
 use crate::diagnostic::{Diagnostic, listed, near_miss};
 use crate::path::Path;
 use crate::raw::scenario as raw;
+use crate::settings::ClassSettings;
 use crate::settings::scenario::{
     FleetGroup, KindSettings, KneeSettings, LengthSettings, LoadSettings, LoadShape, PageReadings, PolicySettings,
     Scenario, SharedSettings, SpreadSettings, TraceSettings, TurnSettings, WorkloadSettings,
@@ -38,6 +39,8 @@ impl Checker<'_> {
         if let Some(sharing) = raw.sharing {
             self.positive(sharing, &Path::top("sharing"));
         }
+        let classes = ClassSettings::default();
+        let waiting = self.waiting(&raw.waiting, &classes, &Path::top("waiting"));
         let scenario = Scenario {
             name: raw.name.as_str().to_owned(),
             description: raw.description.clone(),
@@ -67,6 +70,7 @@ impl Checker<'_> {
                 policy: raw.staleness.policy.0,
                 frozen_after: raw.staleness.frozen_after.get(),
             },
+            waiting,
             calls: raw.calls,
             good_ttft: raw.objective.ttft.get(),
             good_per_token: raw.objective.per_token.get(),

@@ -99,8 +99,14 @@ impl Checker<'_> {
     /// How the pool lets calls wait.
     pub(super) fn waiting(&mut self, waiting: &raw::Waiting, classes: &ClassSettings, path: &Path) -> WaitingOptions {
         self.positive(waiting.max_wait, &path.key("max_wait"));
-        if let Some(time) = waiting.prefill_time {
-            self.positive(time, &path.key("prefill_time"));
+        let times = [
+            ("prefill_time", waiting.prefill_time),
+            ("token_time", waiting.token_time),
+        ];
+        for (key, time) in times {
+            if let Some(time) = time {
+                self.positive(time, &path.key(key));
+            }
         }
         if waiting.kv_cache.fraction() <= 0.0 {
             self.error(
@@ -115,6 +121,7 @@ impl Checker<'_> {
             max_wait: waiting.max_wait.get(),
             prefill_tokens: waiting.prefill_tokens,
             prefill_time: waiting.prefill_time.map(TimeSpan::get),
+            token_time: waiting.token_time.map(TimeSpan::get),
             queued: waiting.queue,
             kv_used: waiting.kv_cache.fraction(),
             headroom: waiting.headroom.fraction(),

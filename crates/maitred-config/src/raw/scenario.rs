@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pools::Staleness;
 use super::profiles::Profile;
+use super::waiting::Waiting;
 use crate::forms::{FilePath, Name, Share, TimeSpan};
 
 /// A scenario of the laboratory, in one YAML file.
@@ -70,6 +71,9 @@ pub(crate) struct Scenario {
     /// How long the scheduler that serves believes pages.
     #[serde(default)]
     pub(crate) staleness: Staleness,
+    /// When calls wait in the scheduler that serves, as in a pool's `waiting`.
+    #[serde(default)]
+    pub(crate) waiting: Waiting,
     /// Calls of each run.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) calls: u64,

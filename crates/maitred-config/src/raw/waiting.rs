@@ -58,7 +58,8 @@ pub(crate) struct Waiting {
     pub(crate) calls: u32,
     /// Most bytes of requests that wait at one time.
     pub(crate) bytes: Size,
-    /// Longest wait.
+    /// Longest wait. Where more comes than can be served, those that are served have waited nearly this long, so it should not be
+    /// longer than callers find useful.
     pub(crate) max_wait: TimeSpan,
     /// Calls wait while every endpoint has this many prompt tokens of this gateway's calls, those in its prefix cache not counted, of
     /// which no output has come yet. Two chunks of the engine's prefill are a good value.
@@ -67,6 +68,9 @@ pub(crate) struct Waiting {
     /// The same as a time, at each endpoint's own speed; both hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prefill_time: Option<TimeSpan>,
+    /// An endpoint whose calls would get their tokens this far apart with one call more, at its own speed, has no room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_time: Option<TimeSpan>,
     /// An endpoint with this many requests in its own queue has no room.
     #[schemars(range(min = 1))]
     pub(crate) queue: u32,
@@ -88,6 +92,7 @@ impl Default for Waiting {
             max_wait,
             prefill_tokens,
             prefill_time,
+            token_time,
             queued,
             size_age,
             class_age,
@@ -99,6 +104,7 @@ impl Default for Waiting {
             max_wait: TimeSpan::new(max_wait),
             prefill_tokens,
             prefill_time: prefill_time.map(TimeSpan::new),
+            token_time: token_time.map(TimeSpan::new),
             queue: queued,
             kv_cache: Share::percent(80),
             headroom: Share::percent(0),

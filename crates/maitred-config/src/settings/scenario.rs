@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_sched::{Profile, StalenessOptions};
+use maitred_sched::{Profile, StalenessOptions, WaitingOptions};
 
 pub use crate::raw::TraceFormat;
 
@@ -43,6 +43,8 @@ pub struct Scenario {
     pub baseline: String,
     /// How long the scheduler that serves believes pages.
     pub staleness: StalenessOptions,
+    /// When calls wait in the scheduler that serves.
+    pub waiting: WaitingOptions,
     /// Calls of each run.
     pub calls: u64,
     /// Longest time to the first token of a good call.

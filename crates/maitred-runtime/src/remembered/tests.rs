@@ -127,7 +127,11 @@ async fn the_file_is_written_by_the_clock() {
     pass(30 * SECOND).await;
     until(|| count(&scene, "written") == 1).await;
     let rest = fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!((fs::metadata(&path).is_ok(), rest), (true, 1), "nothing is left beside it");
+    assert_eq!(
+        (fs::metadata(&path).is_ok(), rest),
+        (true, 1),
+        "nothing is left beside it"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -232,6 +232,7 @@ impl Pool {
         self.columns.loads[at].booked(&mut lease, whole_tokens(size.output));
         let row = &mut self.columns.endpoints[at];
         let id = self.leases.insert(lease, &mut row.leases)?;
+        row.busy.add(self.columns.paces[at].seconds(lease.work), now);
         self.columns.backlogs[at].booked(lease.work, now);
         self.sharing.booked();
         self.fleet.booked(lease.work, now);

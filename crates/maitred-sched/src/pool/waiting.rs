@@ -225,7 +225,23 @@ impl Pool {
     fn is_within_budget(&self, at: usize) -> bool {
         let (waiting, pending) = (&self.options.waiting, self.columns.backlogs[at].pending());
         let time = waiting.prefill_time.map_or(f64::INFINITY, |time| time.as_secs_f64());
-        pending.tokens < waiting.prefill_tokens as f64 && self.columns.paces[at].seconds(pending) < time
+        pending.tokens < waiting.prefill_tokens as f64
+            && self.columns.paces[at].seconds(pending) < time
+            && self.is_fast_enough(at)
+    }
+
+    /// Whether one call more would leave the calls of the endpoint at `at` their tokens in time.
+    fn is_fast_enough(&self, at: usize) -> bool {
+        let Some(limit) = self.options.waiting.token_time else {
+            return true;
+        };
+        if self.columns.gates[at].in_flight == 0 {
+            return true;
+        }
+        let (pace, (running, context)) = (&self.columns.paces[at], self.batch(at, self.now));
+        let waiting = f64::from(self.columns.gates[at].in_flight) - f64::from(self.columns.loads[at].decoding);
+        let step = pace.step + pace.sequence * (running + waiting + 1.0) + pace.context * context;
+        step < limit.as_secs_f64() * self.columns.endpoints[at].busy.left(self.now)
     }
 
     /// Leaves those out that have no room.

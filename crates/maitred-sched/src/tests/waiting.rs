@@ -144,6 +144,36 @@ fn each_limit_closes_the_door_and_opens_it() {
 }
 
 #[test]
+fn tokens_that_would_come_too_slowly_close_the_door() {
+    let open_with = |running: u32, prompt: u32| {
+        let mut stage = stage(WaitingOptions {
+            token_time: Some(Duration::from_millis(8)),
+            ..WaitingOptions::default()
+        });
+        let first = stage.go(&ask(10));
+        stage.pool.first_token(first.lease, stage.now);
+        let prompt = stage.pool.pick(&ask(prompt), stage.now).unwrap();
+        stage.pool.first_token(prompt.lease, stage.now);
+        stage.finish(&prompt, LeaseEnd::Success);
+        let id = stage.ids[0];
+        stage.wait(20);
+        stage.page(
+            id,
+            &Signals {
+                running,
+                ..Signals::default()
+            },
+        );
+        matches!(stage.pool.ask(&ask(10), stage.now), Answer::Go(_))
+    };
+    // The prior gives 7.29 ms for a step, and 0.013 ms for each sequence in it.
+    assert!(open_with(10, 10));
+    assert!(!open_with(100, 10));
+    // With a fifth of its time gone to a prompt, tokens come a fifth later.
+    assert!(!open_with(10, 30_000));
+}
+
+#[test]
 fn a_first_token_makes_room() {
     let mut stage = stage(narrow());
     let running = stage.go(&ask(100));
@@ -241,7 +271,10 @@ fn what_a_cache_saved_is_not_charged() {
 
 #[test]
 fn small_calls_go_first_but_not_for_ever() {
-    let mut stage = stage(narrow());
+    let mut stage = stage(WaitingOptions {
+        max_wait: Duration::from_secs(3_600),
+        ..narrow()
+    });
     let running = stage.go(&ask(1));
     let large = stage.wait_in_line(&of(0, 16_384));
     stage.wait(1);
@@ -363,7 +396,7 @@ fn bytes_are_bounded_too() {
 #[test]
 fn time_runs_out_by_pool_class_and_deadline() {
     let mut options = narrow();
-    options.classes[2].max_wait = Some(Duration::from_secs(5));
+    options.classes[2].max_wait = Some(Duration::from_secs(3));
     let mut stage = stage(options);
     stage.go(&ask(1));
     let usual = stage.wait_in_line(&in_class("normal", 0));
@@ -377,8 +410,8 @@ fn time_runs_out_by_pool_class_and_deadline() {
     });
     for (millis, expected) in [
         (2_000, vec![(urgent, "too_late")]),
-        (3_000, vec![(brief, "waited_out")]),
-        (25_000, vec![(usual, "waited_out")]),
+        (1_000, vec![(brief, "waited_out")]),
+        (2_000, vec![(usual, "waited_out")]),
     ] {
         stage.wait(millis - 1);
         assert_eq!(stage.causes(), [], "{expected:?}");

@@ -224,6 +224,7 @@ impl<'a> Experiment<'a> {
         };
         let options = PoolOptions {
             staleness: self.scenario.staleness,
+            waiting: self.scenario.waiting.clone(),
             ..PoolOptions::default()
         };
         Ok(Box::new(PoolRouter::new(

@@ -269,6 +269,7 @@ pub(super) fn options(rng: &mut Rng) -> WaitingOptions {
         max_wait: Duration::from_millis(rng.u64(..6_000)),
         prefill_tokens: rng.u64(1..9_000),
         prefill_time: None,
+        token_time: None,
         queued: rng.u32(1..9),
         kv_used: 0.5 + rng.f64(),
         headroom: rng.f64() * 0.2,
