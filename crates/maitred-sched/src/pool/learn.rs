@@ -129,6 +129,19 @@ impl Pool {
         (running, load.batch_context(running))
     }
 
+    /// The shortest time to an empty prompt's first token that was learnt of a ready endpoint.
+    fn least_fixed(&self) -> f64 {
+        let rows = self
+            .columns
+            .endpoints
+            .iter()
+            .zip(&self.columns.gates)
+            .zip(&self.columns.paces);
+        let learnt =
+            rows.filter(|((endpoint, gate), _)| gate.phase == Phase::Ready && endpoint.speed.samples() >= LEARNT);
+        learnt.fold(f64::INFINITY, |least, (_, pace)| least.min(pace.fixed))
+    }
+
     /// Takes the medians again after as many samples as there are endpoints, and gives them to those that have none of their own.
     fn look_at_fleet(&mut self) {
         if self.fleet.wait > 0 {
@@ -144,6 +157,8 @@ impl Pool {
         if factors.is_empty() {
             return;
         }
+        let fixed = self.least_fixed();
+        let factors = &mut self.fleet.scratch;
         let middle = factors.len() / 2;
         for which in 0..4 {
             let by = |one: &Common, other: &Common| one.0[which].total_cmp(&other.0[which]);
@@ -154,6 +169,8 @@ impl Pool {
             if endpoint.speed.samples() < LEARNT {
                 endpoint.speed.set_fleet(self.fleet.factors);
                 *pace = endpoint.speed.pace();
+                // A newcomer that is thought slower to begin than all others would never get a call to show that it is not.
+                pace.fixed = pace.fixed.min(fixed);
             }
         }
     }

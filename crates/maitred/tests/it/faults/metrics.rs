@@ -81,7 +81,7 @@ async fn who_has_no_metrics_is_passed_over() {
     let engines = Engine::start_several(2, &["--time-scale", "20"]).await;
     let config = Config::engines(&engines)
         .pool("profile: round-robin")
-        .pool("staleness: { after: 1s }");
+        .pool("staleness: { after: 1s, policy: saturated }");
     let gateway = Gateway::ready(&config).await;
     engines[0].fault(r#"{"metrics":"missing"}"#).await;
     eventually("its metrics to be old", async || {

@@ -55,7 +55,7 @@ async fn every_call_has_just_one_record_and_one_count() {
     let expected = [
         "200 answered null sim-8b 1 12 2",
         "200 answered null sim-8b 1 12 3",
-        "200 broken upstream_broken sim-8b 1 9 1",
+        "200 broken upstream_broken sim-8b 1 3 1",
         "502 failed upstream_error sim-8b 1 null null",
         "404 failed model_not_found null 0 null null",
         "400 failed invalid_json null 0 null null",
@@ -65,7 +65,7 @@ async fn every_call_has_just_one_record_and_one_count() {
     assert_eq!(briefs[..8], expected);
     // What it used is estimated; its output by the time that it took.
     assert!(
-        briefs[8].starts_with("499 client_closed client_closed sim-8b 1 9 "),
+        briefs[8].starts_with("499 client_closed client_closed sim-8b 1 3 "),
         "{briefs:?}"
     );
     check_first(&records[0], &endpoint, &gateway);
