@@ -34,3 +34,4 @@ mod table;
 mod tls;
 mod tokens;
 mod traffic;
+mod waiting;
