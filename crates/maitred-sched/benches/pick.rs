@@ -5,8 +5,8 @@
 
 use divan::{AllocProfiler, Bencher};
 use maitred_sched::{
-    Ask, EndpointOptions, Explain, Filter, LoraSignal, Picker, Pool, PoolOptions, Profile, Proofs, ReadinessReport,
-    Scorer, Signals, Weighted,
+    Answer, Ask, EndpointOptions, Explain, Filter, LoraSignal, Picker, Pool, PoolOptions, Profile, Proofs,
+    ReadinessReport, Scorer, Signals, WaitingOptions, Weighted,
 };
 use maitred_types::{LeaseEnd, ModelName, Time, TokenCount};
 
@@ -80,6 +80,56 @@ fn run(bencher: Bencher<'_, '_>, size: usize, profile: Profile, ask: &Ask<'_>) {
 #[divan::bench(args = SIZES)]
 fn default_profile(bencher: Bencher<'_, '_>, size: usize) {
     run(bencher, size, Profile::default(), &ask());
+}
+
+/// An ask that could wait and finds room.
+#[divan::bench(args = SIZES)]
+fn ask_with_room(bencher: Bencher<'_, '_>, size: usize) {
+    let (mut pool, now) = pool(size, Profile::default());
+    let signals = Signals::default();
+    bencher.bench_local(|| {
+        let answer = pool.ask(&ask(), now);
+        if let Answer::Go(picked) = &answer {
+            pool.finish(picked.lease, LeaseEnd::Success, None, now);
+            pool.observe(picked.endpoint, &signals, now, now);
+        }
+        answer
+    });
+}
+
+/// One that goes, with a thousand calls waiting, and one that comes in its place.
+#[divan::bench(args = SIZES)]
+fn release_and_wait(bencher: Bencher<'_, '_>, size: usize) {
+    let (mut pool, now) = pool(size, Profile::default());
+    let options = PoolOptions {
+        waiting: WaitingOptions {
+            prefill_tokens: 1,
+            calls: 1_001,
+            ..WaitingOptions::default()
+        },
+        ..PoolOptions::default()
+    };
+    pool.reconfigure(options, Profile::default());
+    let mut leases = std::collections::VecDeque::new();
+    let mut tenant = 0;
+    while pool.room(now).calls < 1_000 {
+        tenant = (tenant + 1) % 50;
+        match pool.ask(&Ask { tenant, ..ask() }, now) {
+            Answer::Go(picked) => leases.push_back(picked.lease),
+            Answer::Wait(_) => {}
+            Answer::Shed(_) => return,
+        }
+    }
+    bencher.bench_local(|| {
+        if let Some(lease) = leases.pop_front() {
+            pool.finish(lease, LeaseEnd::Success, None, now);
+        }
+        while let Some(released) = pool.released(now) {
+            leases.extend(released.outcome.ok().map(|picked| picked.lease));
+        }
+        tenant = (tenant + 1) % 50;
+        pool.ask(&Ask { tenant, ..ask() }, now)
+    });
 }
 
 #[divan::bench(args = SIZES)]
