@@ -20,6 +20,9 @@ const FIRST_HOLD: f64 = 5.0;
 /// Seconds over which the rate of calls is taken.
 const RATE_MEMORY: f64 = 10.0;
 
+/// How many times as long as with the quickest endpoint a beginning must be thought to take to keep all calls away.
+const FAR_SLOWER: f64 = 3.0;
+
 /// What the endpoints of a pool have in common.
 #[derive(Debug)]
 pub(super) struct Fleet {
@@ -169,8 +172,10 @@ impl Pool {
             if endpoint.speed.samples() < LEARNT {
                 endpoint.speed.set_fleet(self.fleet.factors);
                 *pace = endpoint.speed.pace();
-                // A newcomer that is thought slower to begin than all others would never get a call to show that it is not.
-                pace.fixed = pace.fixed.min(fixed);
+                // A newcomer that is thought far slower to begin than others would never get a call to show that it is not.
+                if endpoint.speed.samples() == 0 && pace.fixed > FAR_SLOWER * fixed {
+                    pace.fixed = fixed;
+                }
             }
         }
     }

@@ -21,7 +21,7 @@ const RATE: f64 = 24.0;
 /// How long calls come, in the endpoints' time.
 const LENGTH: Duration = Duration::from_secs(10);
 /// How much slower than the clock on the wall the endpoints' time runs, so that what the machine itself takes counts for little.
-const SLOWER: f64 = 3.0;
+const SLOWER: f64 = 5.0;
 const CLIENTS: usize = 8;
 /// Words of a prompt, each of them some tokens.
 const WORDS: usize = 1_200;
