@@ -104,8 +104,9 @@ impl Filter {
                  all. Built in, always on."
             }
             Self::HasRoom => {
-                "Keeps endpoints that are below the limits of the waiting room: prompt tokens in prefill, queue, KV use; and that do not \
-                 cool. When it leaves none, the call waits in the gateway. Built in, always on where calls may wait."
+                "Asks whether some endpoint is below the limits of the waiting room: prompt tokens in prefill, queue, KV use; and does not \
+                 cool. When none is, it removes all and the call waits in the gateway; else it removes nobody, since a call may be better off \
+                 queueing where its prompt is cached. Built in, always on where calls may wait."
             }
             Self::LowQueue { .. } => {
                 "Keeps endpoints where fewer than `max` (5) requests wait in the engine, by dead reckoning. When it leaves none, the call is \

@@ -183,8 +183,11 @@ impl Speed {
         Common([self.solved.0[1], self.solved.1[0], self.solved.1[1], self.solved.1[2]])
     }
 
-    /// How many times as long as the fleet it takes for a prompt token.
+    /// How many times as long as the fleet it takes for a prompt token; 1 until it has learnt.
     pub(crate) fn slowness(&self) -> f64 {
+        if self.samples < LEARNT {
+            return 1.0;
+        }
         self.solved.0[1] / self.fleet.0[0]
     }
 

@@ -244,15 +244,16 @@ impl Pool {
         step < limit.as_secs_f64() * self.columns.endpoints[at].busy.left(self.now)
     }
 
-    /// Leaves those out that have no room.
+    /// Leaves nobody where none of the candidates has room. Where one has, all stay: whether a call queues where its prompt is cached or
+    /// goes where there is room is for the profile to weigh. Taking the choice away would send calls from full caches to empty ones
+    /// exactly when computing is dearest.
     pub(super) fn keep_room(&mut self, field: &mut Field) {
-        let mut candidates = std::mem::take(&mut self.scratch.candidates);
-        let before = candidates.len();
-        candidates.retain(|at| self.has_room(*at as usize));
-        field
-            .removed
-            .add(Filter::HasRoom, slot_number(before - candidates.len()));
-        self.scratch.candidates = candidates;
+        let candidates = &self.scratch.candidates;
+        if candidates.iter().any(|at| self.has_room(*at as usize)) {
+            return;
+        }
+        field.removed.add(Filter::HasRoom, slot_number(candidates.len()));
+        self.scratch.candidates.clear();
     }
 
     /// Something changed that may let a waiting call go.

@@ -220,12 +220,11 @@ impl World {
 }
 
 impl Before {
-    /// Whether an endpoint had room for a call that could wait.
+    /// Whether some endpoint had room for a call that could wait. The one that is picked need not have: it may be worth queueing for.
     fn has_space(&self, picked: &Picked) -> Checked {
-        let row = self.rows.iter().find(|row| row.endpoint == picked.endpoint);
         let is_bound = picked.why.reason == PickReason::Pinned;
-        ensure(is_bound || row.is_some_and(|row| row.has_space), "S3", || {
-            format!("{row:?} had no room")
+        ensure(is_bound || self.rows.iter().any(|row| row.has_space), "S3", || {
+            format!("{picked:?}, but nobody had room: {:?}", self.rows)
         })
     }
 
