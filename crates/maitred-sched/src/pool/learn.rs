@@ -132,8 +132,8 @@ impl Pool {
         (running, load.batch_context(running))
     }
 
-    /// The shortest time to an empty prompt's first token that was learnt of a ready endpoint.
-    fn least_fixed(&self) -> f64 {
+    /// The median time to an empty prompt's first token that was learnt of ready endpoints.
+    fn usual_fixed(&self) -> f64 {
         let rows = self
             .columns
             .endpoints
@@ -142,7 +142,12 @@ impl Pool {
             .zip(&self.columns.paces);
         let learnt =
             rows.filter(|((endpoint, gate), _)| gate.phase == Phase::Ready && endpoint.speed.samples() >= LEARNT);
-        learnt.fold(f64::INFINITY, |least, (_, pace)| least.min(pace.fixed))
+        let mut fixed: Vec<f64> = learnt.map(|(_, pace)| pace.fixed).collect();
+        let middle = fixed.len() / 2;
+        if fixed.is_empty() {
+            return f64::INFINITY;
+        }
+        *fixed.select_nth_unstable_by(middle, f64::total_cmp).1
     }
 
     /// Takes the medians again after as many samples as there are endpoints, and gives them to those that have none of their own.
@@ -160,7 +165,7 @@ impl Pool {
         if factors.is_empty() {
             return;
         }
-        let fixed = self.least_fixed();
+        let fixed = self.usual_fixed();
         let factors = &mut self.fleet.scratch;
         let middle = factors.len() / 2;
         for which in 0..4 {
@@ -173,7 +178,7 @@ impl Pool {
                 endpoint.speed.set_fleet(self.fleet.factors);
                 *pace = endpoint.speed.pace();
                 // A newcomer that is thought far slower to begin than others would never get a call to show that it is not.
-                if endpoint.speed.samples() == 0 && pace.fixed > FAR_SLOWER * fixed {
+                if pace.fixed > FAR_SLOWER * fixed {
                     pace.fixed = fixed;
                 }
             }
