@@ -1,7 +1,7 @@
 //! The ledger: what every call used, durable before its endpoint is asked, and exactly once.
 //!
-//! There is one way in. A call's beginning is appended to the [spool], a local file, and the call goes on when it is there.
-//! Its end is appended too, and nobody waits for that. A [feeder](feed) takes what is over to the [database], where a row is named by the
+//! There is one way in. A call's beginning is appended to the spool, a local file, and the call goes on when it is there.
+//! Its end is appended too, and nobody waits for that. A feeder takes what is over to the database, where a row is named by the
 //! gateway's start, the call's number there and the attempt's number in the call; writing a row twice leaves one. So a database that is
 //! gone is no special case: the spool grows, and is emptied later. What a gateway that died has left is settled by the next one.
 
