@@ -52,13 +52,14 @@ impl<'a> Checker<'a> {
 
     /// The settings that `raw` describes, and all that is wrong with them. With an error among it the settings are of no use.
     pub(crate) fn run(mut self, raw: &raw::File) -> (Settings, Vec<Diagnostic>) {
-        let auth = self.auth(raw);
+        let hasher = self.hasher(raw.auth.pepper.as_ref());
+        let auth = self.auth(raw, &hasher);
         self.exposure(raw);
         let profiles = self.profiles(&raw.profiles);
         let classes = self.classes(raw);
         let settings = Settings {
             listeners: self.listeners(&raw.listeners),
-            admin: self.admin(raw),
+            admin: self.admin(raw, hasher),
             auth,
             pools: self.pools(&raw.pools, &profiles, &classes),
             classes,

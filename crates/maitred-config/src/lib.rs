@@ -31,10 +31,10 @@ pub use reference::{reference_markdown, scenario_markdown, schema};
 pub use secret::Secret;
 pub use settings::scenario;
 pub use settings::{
-    AuthSettings, ClassSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings, IssuerSettings,
-    JwksLocation, KvEventSettings, LedgerSettings, LedgerStore, Limits, ListenerSettings, LogSettings, ModelSettings,
-    PoolChange, PoolSettings, PrefixFile, Probes, QuotaSettings, ReadinessProbe, RecordingSettings, ScrapeSettings,
-    Settings, ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
+    AdminSettings, AuthSettings, ClassSettings, DecisionSettings, Discovery, EndpointSettings, EngineSettings,
+    IssuerSettings, JwksLocation, KvEventSettings, LedgerSettings, LedgerStore, Limits, ListenerSettings, LogSettings,
+    ModelSettings, PoolChange, PoolSettings, PrefixFile, Probes, QuotaSettings, ReadinessProbe, RecordingSettings,
+    ScrapeSettings, Settings, ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
 };
 
 /// The scheduler's profile that is there under this name without being written, if there is one.

@@ -23,7 +23,7 @@ pub use access::SecretRef;
 pub(crate) use access::{Auth, CertificateName, ClientCertificate, Issuer, JwksSource, Key, OnBehalf, TenantClaim};
 pub use ledger::{Durable, LedgerPolicy};
 pub(crate) use ledger::{Ledger, Price};
-pub(crate) use listeners::{Admin, Listener};
+pub(crate) use listeners::{Access, Admin, Listener, Tls};
 pub use pools::Balance;
 pub(crate) use pools::{Cache, Endpoint, KvEvents, Metrics, Model, Pool};
 pub(crate) use prefix::Prefix;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_sched::{ClassOptions, WaitingOptions};
-use maitred_tenant::{Limit, Prices};
+use maitred_tenant::{ActorRing, Limit, Prices};
 use maitred_types::{ByteSize, PoolName, TenantId};
 
 pub use auth::{AuthSettings, IssuerSettings, JwksLocation};
@@ -29,8 +29,8 @@ pub mod scenario;
 pub struct Settings {
     /// Where clients connect; at least one.
     pub listeners: Vec<ListenerSettings>,
-    /// Where operators connect; a loopback address.
-    pub admin: SocketAddr,
+    /// Where operators connect.
+    pub admin: AdminSettings,
     /// Who may call.
     pub auth: AuthSettings,
     /// The pools, in the order of the file; at least one.
@@ -104,6 +104,17 @@ pub struct TlsFiles {
     pub client_ca: Option<String>,
     /// Whether clients without a certificate are sent away.
     pub client_required: bool,
+}
+
+/// The administrative listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminSettings {
+    /// Where to listen; a loopback address if nobody is in `access`.
+    pub address: SocketAddr,
+    /// Who may administer.
+    pub access: ActorRing,
+    /// Files for TLS; clear text without.
+    pub tls: Option<TlsFiles>,
 }
 
 /// What several gateways tell each other.
@@ -253,7 +264,8 @@ impl Settings {
     pub fn needs_restart(&self, before: &Self) -> Vec<&'static str> {
         let differs = [
             ("listeners", self.listeners != before.listeners),
-            ("admin", self.admin != before.admin),
+            ("admin.address", self.admin.address != before.admin.address),
+            ("admin.tls", self.admin.tls != before.admin.tls),
             (
                 "limits.connections",
                 self.limits.connections != before.limits.connections,

@@ -11,7 +11,6 @@ mod attempt;
 mod billing;
 mod body;
 mod call;
-mod certificate;
 mod cutoff;
 mod events;
 mod fault;

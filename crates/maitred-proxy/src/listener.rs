@@ -122,7 +122,7 @@ fn admit(tasks: &Tasks, door: Door, stream: TcpStream, peer: SocketAddr) {
             Some(acceptor) => match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let chain = stream.get_ref().1.peer_certificates();
-                    client.certificate = chain.and_then(crate::certificate::names);
+                    client.certificate = chain.and_then(maitred_runtime::certificate_names);
                     serve(&door, client, stream).await;
                 }
                 Ok(Err(_)) | Err(_) => door.gate.meters.connection_refused("tls_handshake"),

@@ -5,6 +5,7 @@
 //! client protocol.
 
 mod booking;
+mod certificate;
 mod clock;
 mod decision;
 mod decisions;
@@ -34,6 +35,7 @@ mod watch;
 mod zmtp;
 
 pub use booking::{Ask, Booking, NoPlace};
+pub use certificate::certificate_names;
 pub use clock::Clock;
 pub use decision::{AttemptEnd, Choice, Decision};
 pub use decisions::{DecisionRing, Decisions};
@@ -41,7 +43,7 @@ pub use host::PoolHost;
 pub use ledger::{CallFacts, Ended, Kept};
 pub use maitred_sched::Delivery;
 pub use maitred_store::ledger::{Expected, Unavailable};
-pub use maitred_tenant::{Amount, CertificateName, CertificateNames, Price, Principal, Standing, Subject, common_name};
+pub use maitred_tenant::{Actor, Amount, CertificateName, CertificateNames, Price, Principal, Role, Standing, Subject};
 pub use pins::Pins;
 pub use quota::{NoQuota, QuotaHost, Reserved};
 pub use ratios::Ratio;

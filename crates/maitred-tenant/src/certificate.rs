@@ -50,12 +50,16 @@ impl CertificateNames {
         }
     }
 
+    /// Whether `name` is one of them.
+    #[must_use]
+    pub fn has(&self, name: &CertificateName) -> bool {
+        self.names.iter().any(|own| own.is_same(name))
+    }
+
     /// The first of `grants` that is for one of the names.
     #[must_use]
     pub fn grant<'g>(&self, grants: &'g [Arc<CertificateGrant>]) -> Option<&'g Arc<CertificateGrant>> {
-        grants
-            .iter()
-            .find(|grant| self.names.iter().any(|name| name.is_same(&grant.name)))
+        grants.iter().find(|grant| self.has(&grant.name))
     }
 }
 

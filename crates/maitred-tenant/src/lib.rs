@@ -7,6 +7,7 @@
 //!
 //! This crate is pure: random bytes and the time are arguments. It knows no header, file or listener.
 
+mod actor;
 mod certificate;
 pub mod fuzzing;
 mod grant;
@@ -20,6 +21,7 @@ mod quota;
 mod ring;
 mod token;
 
+pub use actor::{Actor, ActorGrant, ActorProof, ActorRing, Role};
 pub use certificate::{CertificateGrant, CertificateName, CertificateNames, common_name};
 pub use grant::{KeyGrant, ModelGrant, ModelPattern, ModelPatternError, UserId};
 pub use hash::{KeyHash, KeyHashError, KeyHasher};

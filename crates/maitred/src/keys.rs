@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use maitred_tenant::{KeyHasher, NEW_KEY_RANDOM_BYTES, NewKey};
+use maitred_tenant::{KeyHasher, NEW_KEY_RANDOM_BYTES, NewKey, Role};
 
 /// Options of `maitred keys`.
 #[derive(Args, Debug)]
@@ -25,6 +25,12 @@ struct NewArgs {
     /// Who is to own the key, for the lines to add to the configuration.
     #[arg(long, default_value = "default")]
     tenant: String,
+    /// Make an administrative token instead: the name of who is to have it.
+    #[arg(long, value_name = "NAME", conflicts_with = "tenant")]
+    admin: Option<String>,
+    /// What the token allows.
+    #[arg(long, value_name = "ROLE", default_value = "admin", requires = "admin", value_parser = role)]
+    role: Role,
     /// The environment variable with the pepper, where the configuration has `auth.pepper`.
     #[arg(long, value_name = "VARIABLE", conflicts_with = "pepper_file")]
     pepper_env: Option<String>,
@@ -33,22 +39,39 @@ struct NewArgs {
     pepper_file: Option<PathBuf>,
 }
 
+fn role(word: &str) -> Result<Role, String> {
+    let found = Role::ALL.iter().copied().find(|role| role.name() == word);
+    found.ok_or_else(|| {
+        let names: Vec<_> = Role::ALL.iter().map(|role| role.name()).collect();
+        format!("one of {}", names.join(", "))
+    })
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &KeysArgs) -> anyhow::Result<ExitCode> {
     let KeysCommand::New(new) = &args.command;
     let pepper = pepper(new)?;
     let key = make()?;
     let hash = key.hash(&KeyHasher::new(pepper.as_deref().map(str::as_bytes)));
+    // As JSON strings, which YAML reads whatever is in them.
+    let text = |name: &str| serde_json::Value::from(name);
     println!("key:  {}", key.expose());
     println!("hash: {hash}");
     println!();
     println!("The key is shown this once. To let it in, add to the configuration:");
     println!();
+    if let Some(name) = &new.admin {
+        println!("admin:");
+        println!("  access:");
+        println!("    - name: {}", text(name));
+        println!("      role: {}", new.role);
+        println!("      hash: \"{hash}\"");
+        return Ok(ExitCode::SUCCESS);
+    }
     println!("auth:");
     println!("  keys:");
     println!("    - hash: \"{hash}\"");
-    // As a JSON string, which YAML reads whatever is in it.
-    println!("      tenant: {}", serde_json::Value::from(new.tenant.as_str()));
+    println!("      tenant: {}", text(&new.tenant));
     Ok(ExitCode::SUCCESS)
 }
 

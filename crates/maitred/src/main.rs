@@ -5,6 +5,7 @@
     reason = "a command talks to whoever runs it"
 )]
 
+mod admin;
 #[cfg(test)]
 mod cli_reference;
 mod config_file;

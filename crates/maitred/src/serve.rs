@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use maitred_config::{RecordingSettings, Settings};
-use maitred_console::Console;
+use maitred_console::{Console, Door};
 use maitred_obs::{Level, Meters, RecordSink, Recording, RecordingOptions, start_log};
 use maitred_proxy::{DataPlane, PlaneOptions};
 use maitred_runtime::{Clock, Runtime, Tasks};
@@ -148,7 +148,7 @@ impl Gateway {
             .as_ref()
             .and_then(|wanted| record(wanted, clock, &meters));
         let certificates = Certificates::load(&settings, &args.config)?;
-        let admin = settings.admin;
+        let admin = settings.admin.address;
         let runtime = Runtime::start(
             settings,
             clock,
@@ -168,7 +168,8 @@ impl Gateway {
             meters: Arc::clone(&meters),
         };
         let stop = tasks.clone();
-        let serving = maitred_console::serve(listener, console, async move { stop.stopping().await });
+        let door = Door::new(listener, certificates.admin());
+        let serving = maitred_console::serve(door, console, async move { stop.stopping().await });
         tasks.spawn(async {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "the administrative listener failed");

@@ -23,34 +23,50 @@ pub(crate) fn install_provider() {
     }
 }
 
-/// The certificates of all listeners, in order; `None` for clear text.
+/// The certificates of all listeners; `None` for clear text.
 #[derive(Clone, Debug)]
-pub(crate) struct Certificates(Vec<Option<Arc<Certificate>>>);
+pub(crate) struct Certificates {
+    /// Those of the listeners for clients, in order.
+    listeners: Vec<Option<Arc<Certificate>>>,
+    admin: Option<Arc<Certificate>>,
+}
 
 impl Certificates {
     /// Reads them.
     pub(crate) fn load(settings: &Settings, config: &Path) -> anyhow::Result<Self> {
+        let load = |files: Option<&TlsFiles>| {
+            let loaded = files.map(|files| Certificate::load(files, config).map(Arc::new));
+            loaded.transpose()
+        };
         let listeners = settings.listeners.iter();
-        let certificates = listeners.map(|listener| {
-            let files = listener.tls.as_ref();
-            files
-                .map(|files| Certificate::load(files, config).map(Arc::new))
-                .transpose()
-        });
-        certificates.collect::<anyhow::Result<_>>().map(Self)
+        Ok(Self {
+            listeners: listeners
+                .map(|listener| load(listener.tls.as_ref()))
+                .collect::<anyhow::Result<_>>()?,
+            admin: load(settings.admin.tls.as_ref())?,
+        })
     }
 
     /// The TLS settings of each listener.
     pub(crate) fn servers(&self) -> Vec<Option<Arc<ServerConfig>>> {
-        self.0
+        let protocols = [b"h2".as_slice(), b"http/1.1"];
+        let of = |certificate: &Arc<Certificate>| server(certificate, &protocols);
+        self.listeners
             .iter()
-            .map(|certificate| certificate.as_ref().map(server))
+            .map(|certificate| certificate.as_ref().map(of))
             .collect()
+    }
+
+    /// The TLS settings of the administrative listener.
+    pub(crate) fn admin(&self) -> Option<Arc<ServerConfig>> {
+        self.admin
+            .as_ref()
+            .map(|certificate| server(certificate, &[b"http/1.1"]))
     }
 
     /// Reads the files again. New connections get what is new; a file that is broken changes nothing.
     pub(crate) fn refresh(&self) {
-        for certificate in self.0.iter().flatten() {
+        for certificate in self.listeners.iter().flatten().chain(&self.admin) {
             match certificate.refresh() {
                 Ok(true) => tracing::info!(file = %certificate.cert.display(), "the certificate is renewed"),
                 Ok(false) => {}
@@ -60,7 +76,7 @@ impl Certificates {
     }
 }
 
-fn server(certificate: &Arc<Certificate>) -> Arc<ServerConfig> {
+fn server(certificate: &Arc<Certificate>, protocols: &[&[u8]]) -> Arc<ServerConfig> {
     let resolver: Arc<dyn ResolvesServerCert> = Arc::<Certificate>::clone(certificate);
     let builder = ServerConfig::builder();
     let mut server = match &certificate.clients {
@@ -74,7 +90,7 @@ fn server(certificate: &Arc<Certificate>) -> Arc<ServerConfig> {
             server
         }
     };
-    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    server.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Arc::new(server)
 }
 

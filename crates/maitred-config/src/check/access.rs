@@ -15,7 +15,7 @@ use crate::settings::AuthSettings;
 const PEPPER_LEN_MIN: usize = 16;
 
 impl Checker<'_> {
-    pub(super) fn auth(&mut self, raw: &raw::File) -> AuthSettings {
+    pub(super) fn auth(&mut self, raw: &raw::File, hasher: &KeyHasher) -> AuthSettings {
         let auth = &raw.auth;
         if auth.keys.is_empty() && auth.issuers.is_empty() && auth.certificates.is_empty() && auth.anonymous.is_none() {
             self.error(
@@ -39,9 +39,9 @@ impl Checker<'_> {
             self.key_user(key, auth.require_user, &keys.index(index));
             self.key_models(&key.models, &models, &keys.index(index).key("models"));
         }
-        let hasher = self.hasher(auth.pepper.as_ref());
         AuthSettings {
-            keys: KeyRing::new(hasher, auth.keys.iter().map(grant).collect()).unwrap_or_else(|_| KeyRing::empty()),
+            keys: KeyRing::new(hasher.clone(), auth.keys.iter().map(grant).collect())
+                .unwrap_or_else(|_| KeyRing::empty()),
             issuers: self.issuers(&auth.issuers),
             certificates: self.certificates(raw),
             require_user: auth.require_user,
@@ -53,7 +53,7 @@ impl Checker<'_> {
         }
     }
 
-    fn hasher(&mut self, pepper: Option<&raw::SecretRef>) -> KeyHasher {
+    pub(super) fn hasher(&mut self, pepper: Option<&raw::SecretRef>) -> KeyHasher {
         let Some(at) = pepper else { return KeyHasher::new(None) };
         let path = Path::top("auth").key("pepper");
         let Some(secret) = self.secret(at, &path) else {

@@ -137,13 +137,17 @@ fn settings(issuer: &raw::Issuer) -> IssuerSettings {
     }
 }
 
+pub(super) fn certificate_name(name: &raw::CertificateName) -> CertificateName {
+    match name {
+        raw::CertificateName::Uri(name) => CertificateName::Uri(name.as_str().to_owned()),
+        raw::CertificateName::Dns(name) => CertificateName::Dns(name.as_str().to_owned()),
+        raw::CertificateName::CommonName(name) => CertificateName::CommonName(name.as_str().to_owned()),
+    }
+}
+
 fn grant(certificate: &raw::ClientCertificate) -> CertificateGrant {
     CertificateGrant {
-        name: match &certificate.name {
-            raw::CertificateName::Uri(name) => CertificateName::Uri(name.as_str().to_owned()),
-            raw::CertificateName::Dns(name) => CertificateName::Dns(name.as_str().to_owned()),
-            raw::CertificateName::CommonName(name) => CertificateName::CommonName(name.as_str().to_owned()),
-        },
+        name: certificate_name(&certificate.name),
         tenant: TenantId::from(certificate.tenant.as_str()),
         user: certificate.user.as_ref().map(|user| UserId::from(user.as_str())),
         on_behalf: on_behalf(certificate.on_behalf),

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{PoolChange, render};
 
+mod admin;
 mod decisions;
 mod golden;
 mod prefix;
@@ -238,7 +239,7 @@ fn defaults_are_the_documented_ones() {
     let pool = &settings.pools[0];
     assert_eq!(settings.listeners[0].address.to_string(), "127.0.0.1:8080");
     assert_eq!(settings.listeners[0].max_concurrent_streams, 32);
-    assert_eq!(settings.admin.to_string(), "127.0.0.1:9091");
+    assert_eq!(settings.admin.address.to_string(), "127.0.0.1:9091");
     assert_eq!(settings.limits.body.to_string(), "32MiB");
     assert_eq!(pool.scrape.interval.as_millis(), 50);
     assert_eq!(pool.options.staleness.stale_after.as_millis(), 200);

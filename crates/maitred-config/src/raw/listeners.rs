@@ -5,7 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::forms::{FilePath, Socket};
+use maitred_tenant::Role;
+
+use super::access::CertificateName;
+use super::word::Word;
+use crate::forms::{FilePath, KeyHashText, Moment, Name, Socket};
 
 pub(super) fn defaults() -> Vec<Listener> {
     vec![Listener {
@@ -67,18 +71,45 @@ impl Default for Http2 {
     }
 }
 
-/// The administrative listener. It has no keys, so it accepts loopback addresses only.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The administrative listener.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Admin {
-    /// Where to listen; a loopback address.
+    /// Where to listen. Without `access` only a loopback address is accepted.
     pub(crate) address: Socket,
+    /// Who may administer. If nobody is listed, whoever reaches the address has the role `operator`, and nobody changes keys.
+    pub(crate) access: Vec<Access>,
+    /// Certificate and private key; without them the listener speaks clear text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls: Option<Tls>,
+}
+
+/// One way in for somebody who administers: a token, or a client certificate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Access {
+    /// The name under which the audit knows what was done so.
+    pub(crate) name: Name,
+    /// What may be done.
+    pub(crate) role: Word<Role>,
+    /// The hash that `maitred keys new` prints beside the token, which is sent as `Authorization: Bearer TOKEN`. It makes no calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-secret" = true))]
+    pub(crate) hash: Option<KeyHashText>,
+    /// The name in a client certificate, where `admin.tls.client_ca` says who issues them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<CertificateName>,
+    /// When this ceases to be valid: a date (its first instant in UTC) or a time with an offset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires: Option<Moment>,
 }
 
 impl Default for Admin {
     fn default() -> Self {
         Self {
             address: loopback(9091),
+            access: Vec::new(),
+            tls: None,
         }
     }
 }

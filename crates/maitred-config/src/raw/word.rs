@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use maitred_engines::{Engine, InferencePath};
 use maitred_sched::{Filter, Picker, Scorer, SpeedPrior, StalenessPolicy};
-use maitred_tenant::Algorithm;
+use maitred_tenant::{Algorithm, Role};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -69,6 +69,22 @@ impl ClosedSet for Algorithm {
 
     fn about(self) -> &'static str {
         Algorithm::about(self)
+    }
+}
+
+impl ClosedSet for Role {
+    const MEMBER: &'static str = "role";
+
+    fn all() -> &'static [Self] {
+        Self::ALL
+    }
+
+    fn word(self) -> &'static str {
+        self.name()
+    }
+
+    fn about(self) -> &'static str {
+        Role::about(self)
     }
 }
 

@@ -28,6 +28,7 @@ mod protocol;
 mod quota;
 mod readme;
 mod recording;
+mod roles;
 mod sdk;
 mod sharing;
 mod table;

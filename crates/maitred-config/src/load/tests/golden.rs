@@ -441,12 +441,12 @@ fn anonymous_beyond_loopback() {
 #[test]
 fn admin_beyond_loopback() {
     insta::assert_snapshot!(errors(&top("admin: { address: '[::]:9091' }")), @r"
-    error: the administrative listener cannot listen on [::]:9091: it has no keys, so whoever reaches it can drain endpoints
+    error: the administrative listener cannot listen on [::]:9091: nobody is in `admin.access`, so whoever reaches it could drain endpoints
      --> maitred.yaml:1:19 (admin.address)
       |
     1 | admin: { address: '[::]:9091' }
       |                   ^^^^^^^^^^^
-      = help: use a loopback address such as `127.0.0.1:9091`, and reach it by a tunnel or a proxy that authenticates
+      = help: use a loopback address such as `127.0.0.1:9091`, or list in `admin.access` who may administer
     ");
 }
 

@@ -1,11 +1,12 @@
 //! The names in a client's certificate.
 
-use maitred_runtime::{CertificateName, CertificateNames, common_name};
+use maitred_tenant::{CertificateName, CertificateNames, common_name};
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
 /// The names in the certificate at the head of a chain that the handshake has checked.
-pub(crate) fn names(chain: &[CertificateDer<'_>]) -> Option<CertificateNames> {
+#[must_use]
+pub fn certificate_names(chain: &[CertificateDer<'_>]) -> Option<CertificateNames> {
     let certificate = EndEntityCert::try_from(chain.first()?).ok()?;
     let uris = certificate
         .valid_uri_names()

@@ -1,0 +1,83 @@
+//! The pages.
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Json, Response};
+use maitred_runtime::Actor;
+use serde_json::json;
+
+use crate::{Console, problem};
+
+/// The Prometheus text format's content type.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(crate) async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// Who the asker is taken for.
+pub(crate) async fn whoami(Extension(actor): Extension<Actor>) -> impl IntoResponse {
+    Json(json!({ "name": &*actor.name, "role": actor.role.name() }))
+}
+
+pub(crate) async fn metrics(State(console): State<Console>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, METRICS)], console.meters.page())
+}
+
+/// Ready as long as some pool can serve and the gateway is not on its way out; the body names the pools that cannot, where
+/// anybody who reaches the listener may see the endpoints anyway.
+pub(crate) async fn ready(State(console): State<Console>) -> (StatusCode, Json<serde_json::Value>) {
+    let runtime = &console.runtime;
+    let not_ready: Vec<_> = runtime.pools_not_ready().iter().map(ToString::to_string).collect();
+    let pools = runtime.snapshot().settings().pools.len();
+    let is_ready = !runtime.is_draining() && not_ready.len() < pools;
+    let status = if is_ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let mut body = json!({ "ready": is_ready, "draining": runtime.is_draining() });
+    if runtime.snapshot().settings().admin.access.is_empty() {
+        body["pools_not_ready"] = not_ready.into();
+    }
+    (status, Json(body))
+}
+
+pub(crate) async fn endpoints(State(console): State<Console>) -> impl IntoResponse {
+    Json(json!({ "endpoints": console.runtime.samples() }))
+}
+
+/// How many decision records there are, and of which calls.
+pub(crate) async fn decisions(State(console): State<Console>) -> impl IntoResponse {
+    Json(console.runtime.decisions().list())
+}
+
+/// Why a call went where it went.
+pub(crate) async fn decision(State(console): State<Console>, Path(id): Path<String>) -> Response {
+    match console.runtime.decisions().find(&id) {
+        Some(decision) => Json(decision.to_record()).into_response(),
+        None => {
+            let why = problem(
+                "no decision record of such a call; it may still be running, have asked no pool, or be pushed out by newer ones: see \
+                 `decisions` in the configuration",
+            );
+            (StatusCode::NOT_FOUND, why).into_response()
+        }
+    }
+}
+
+pub(crate) async fn drain(
+    State(console): State<Console>,
+    Path((pool, address)): Path<(String, String)>,
+) -> (StatusCode, Json<serde_json::Value>) {
+    if console.runtime.drain_endpoint(&pool, &address) {
+        (StatusCode::ACCEPTED, Json(json!({ "draining": address })))
+    } else {
+        (
+            StatusCode::NOT_FOUND,
+            problem("no such endpoint in that pool; GET /endpoints lists them"),
+        )
+    }
+}
