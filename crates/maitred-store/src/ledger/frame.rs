@@ -8,7 +8,7 @@ use twox_hash::XxHash3_64;
 use super::entry::Entry;
 
 /// Bytes before a payload.
-const HEAD: usize = 12;
+pub(super) const HEAD: usize = 12;
 /// Largest payload that is believed.
 pub(super) const PAYLOAD_MAX: usize = 64 << 10;
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use maitred_test::Folder;
+use maitred_test::{Folder, Postgres};
 use maitred_types::{TokenCount, Usage, UsageSource};
 use sqlx::Row as _;
 
@@ -10,9 +10,135 @@ use super::*;
 /// 2026-12-01T00:00:00Z.
 const NOW: u64 = 1_796_083_200_000;
 
-fn options(folder: &Path, start: u64) -> LedgerOptions {
+/// A database, and a folder for the spool.
+struct Store {
+    folder: Folder,
+    server: Option<Postgres>,
+}
+
+impl Store {
+    /// A file that is not there yet.
+    fn sqlite() -> Self {
+        Self {
+            folder: Folder::new(),
+            server: None,
+        }
+    }
+
+    /// A server without tables.
+    async fn postgres() -> Self {
+        Self {
+            folder: Folder::new(),
+            server: Some(Postgres::start().await),
+        }
+    }
+
+    fn place(&self) -> Place {
+        match &self.server {
+            Some(server) => Place::Postgres(server.url()),
+            None => Place::Sqlite(self.folder.path().join("ledger.db")),
+        }
+    }
+
+    fn options(&self, start: u64) -> LedgerOptions {
+        options(self.place(), self.folder.path(), start)
+    }
+
+    async fn database(&self, access: Access) -> Database {
+        Database::open(&self.place(), access).await.unwrap()
+    }
+
+    async fn migrate(&self) {
+        let mut database = Database::connect(&self.place(), Access::Create).await.unwrap();
+        database.migrate().await.unwrap();
+        database.close().await;
+    }
+
+    async fn sums(&self, by: Vec<By>) -> Vec<(Vec<String>, Sums)> {
+        let question = Question {
+            by,
+            since: UnixMillis::new(0),
+            until: UnixMillis::new(u64::MAX >> 1),
+        };
+        self.database(Access::Read).await.usage(&question).await.unwrap()
+    }
+
+    /// Takes this month's table away, for a while.
+    async fn take_away(&self) -> Database {
+        let mut database = self.database(Access::Write).await;
+        database.prepare(&[202_612, 202_701]).await.unwrap();
+        AssertSql("ALTER TABLE maitred_usage_202612 RENAME TO away".into())
+            .run(&mut database)
+            .await;
+        database
+    }
+
+    /// How many files the spool has.
+    fn files(&self) -> usize {
+        std::fs::read_dir(self.folder.path().join("spool")).unwrap().count()
+    }
+
+    /// Another process, as far as the lock on the spool is concerned: what a dead gateway leaves.
+    fn abandon(&self, start: u64) {
+        let spool = Spool::open(&self.folder.path().join("spool"), start).unwrap();
+        let mut segment = spool.create(0).unwrap();
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, &beginning(1, NOW));
+        frame::write(&mut bytes, &beginning(2, NOW));
+        frame::write(&mut bytes, &end(1, 10));
+        segment.append(&bytes).unwrap();
+        let mut segment = spool.create(1).unwrap();
+        bytes.clear();
+        frame::write(&mut bytes, &end(2, 20));
+        frame::write(&mut bytes, &beginning(3, NOW));
+        frame::write(&mut bytes, &end(3, 30));
+        // The last end is torn.
+        segment.append(&bytes[..bytes.len() - 1]).unwrap();
+    }
+
+    /// Every row's name, and how often it is there.
+    async fn names(&self) -> BTreeMap<(i64, i64, i64), i64> {
+        let mut database = self.database(Access::Read).await;
+        if database.months().is_empty() {
+            return BTreeMap::new();
+        }
+        let rows = sqlx::query("SELECT gateway, call, attempt, COUNT(*) FROM maitred_usage_202612 GROUP BY 1, 2, 3")
+            .fetch_all(&mut database.connection)
+            .await
+            .unwrap();
+        rows.iter()
+            .map(|row| ((row.get(0), row.get(1), row.get(2)), row.get(3)))
+            .collect()
+    }
+}
+
+async fn bring_back(database: &mut Database) {
+    AssertSql("ALTER TABLE away RENAME TO maitred_usage_202612".into())
+        .run(database)
+        .await;
+}
+
+/// The same test with a file of SQLite and with a server of PostgreSQL.
+macro_rules! on_both {
+    ($($test:ident)*) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(super::Store::sqlite()).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(super::Store::postgres().await).await;
+            })*
+        }
+    };
+}
+
+fn options(place: Place, folder: &Path, start: u64) -> LedgerOptions {
     LedgerOptions {
-        place: Place::Sqlite(folder.join("ledger.db")),
+        place,
         spool: folder.join("spool"),
         spool_max: 1 << 30,
         policy: Policy::Spool,
@@ -22,13 +148,6 @@ fn options(folder: &Path, start: u64) -> LedgerOptions {
         start,
         now: || UnixMillis::new(NOW),
     }
-}
-
-async fn migrated(folder: &Path) {
-    let place = Place::Sqlite(folder.join("ledger.db"));
-    let mut database = Database::connect(&place, Access::Create).await.unwrap();
-    database.migrate().await.unwrap();
-    database.close().await;
 }
 
 async fn open(options: LedgerOptions) -> Ledger {
@@ -96,34 +215,31 @@ fn end(call: u64, input: u32) -> [Entry<&'static str>; 2] {
     ]
 }
 
-async fn sums(folder: &Path, by: Vec<By>) -> Vec<(Vec<String>, Sums)> {
-    let place = Place::Sqlite(folder.join("ledger.db"));
-    let mut database = Database::open(&place, Access::Read).await.unwrap();
-    let question = Question {
-        by,
-        since: UnixMillis::new(0),
-        until: UnixMillis::new(u64::MAX >> 1),
-    };
-    database.usage(&question).await.unwrap()
-}
-
-fn files(folder: &Path) -> usize {
-    std::fs::read_dir(folder.join("spool")).unwrap().count()
-}
-
 const LIMIT: Duration = Duration::from_secs(60);
 
-#[tokio::test]
-async fn calls_are_in_the_ledger_once_and_the_spool_is_empty_afterwards() {
-    let folder = Folder::new();
-    migrated(folder.path()).await;
-    let ledger = open(options(folder.path(), 1)).await;
+on_both! {
+    calls_are_in_the_ledger_once_and_the_spool_is_empty_afterwards
+    without_tables_there_is_no_ledger_and_the_command_is_named
+    what_a_dead_gateway_left_is_settled_once
+    a_living_gateways_segments_are_left_alone
+    a_damaged_segment_is_put_aside_and_what_precedes_it_is_kept
+    months_leave_when_their_time_is_over
+    the_next_months_have_tables_before_they_begin
+    gateways_that_begin_a_month_at_once_do_not_disturb_each_other
+    a_database_that_takes_nothing_holds_up_nobody_and_nothing_is_lost
+    under_reject_no_call_begins_while_the_database_takes_nothing
+    a_full_spool_lets_no_call_begin
+}
+
+async fn calls_are_in_the_ledger_once_and_the_spool_is_empty_afterwards(store: Store) {
+    store.migrate().await;
+    let ledger = open(store.options(1)).await;
     for call in 1..=200 {
         ledger.begin(&beginning(call, NOW)).await.unwrap();
         ledger.end(&end(call, 10));
     }
     assert!(ledger.close(LIMIT));
-    let lines = sums(folder.path(), vec![By::Tenant, By::Day, By::Endpoint]).await;
+    let lines = store.sums(vec![By::Tenant, By::Day, By::Endpoint]).await;
     assert_eq!(lines.len(), 1, "{lines:?}");
     let (values, sums) = &lines[0];
     assert_eq!(values, &["acme", "2026-12-01", "127.0.0.1:1"]);
@@ -135,19 +251,16 @@ async fn calls_are_in_the_ledger_once_and_the_spool_is_empty_afterwards() {
         ..Sums::default()
     };
     assert_eq!(sums, &expected);
-    assert_eq!(files(folder.path()), 0);
+    assert_eq!(store.files(), 0);
 }
 
-#[tokio::test]
-async fn without_tables_there_is_no_ledger_and_the_command_is_named() {
-    let folder = Folder::new();
+async fn without_tables_there_is_no_ledger_and_the_command_is_named(store: Store) {
     let refused = |error: LedgerError| error.to_string();
-    let error = Ledger::open(options(folder.path(), 1), LedgerMeters::default()).await;
+    let error = Ledger::open(store.options(1), LedgerMeters::default()).await;
     assert!(refused(error.unwrap_err()).contains("maitred store migrate"));
     // A file without tables is no better.
-    let place = Place::Sqlite(folder.path().join("ledger.db"));
-    let mut database = Database::connect(&place, Access::Create).await.unwrap();
-    let error = Ledger::open(options(folder.path(), 1), LedgerMeters::default()).await;
+    let mut database = Database::connect(&store.place(), Access::Create).await.unwrap();
+    let error = Ledger::open(store.options(1), LedgerMeters::default()).await;
     assert!(refused(error.unwrap_err()).contains("maitred store migrate"));
     assert_eq!(database.migrate().await.unwrap(), None);
     assert_eq!(database.migrate().await.unwrap(), Some(SCHEMA_VERSION));
@@ -156,40 +269,20 @@ async fn without_tables_there_is_no_ledger_and_the_command_is_named() {
         .execute(&mut database.connection)
         .await
         .unwrap();
-    let error = Ledger::open(options(folder.path(), 1), LedgerMeters::default()).await;
+    let error = Ledger::open(store.options(1), LedgerMeters::default()).await;
     assert!(refused(error.unwrap_err()).contains("run a newer maitred"));
 }
 
-/// Another process, as far as the lock on the spool is concerned: what a dead gateway leaves.
-fn abandoned(folder: &Path, start: u64) {
-    let spool = Spool::open(&folder.join("spool"), start).unwrap();
-    let mut segment = spool.create(0).unwrap();
-    let mut bytes = Vec::new();
-    frame::write(&mut bytes, &beginning(1, NOW));
-    frame::write(&mut bytes, &beginning(2, NOW));
-    frame::write(&mut bytes, &end(1, 10));
-    segment.append(&bytes).unwrap();
-    let mut segment = spool.create(1).unwrap();
-    bytes.clear();
-    frame::write(&mut bytes, &end(2, 20));
-    frame::write(&mut bytes, &beginning(3, NOW));
-    frame::write(&mut bytes, &end(3, 30));
-    // The last end is torn.
-    segment.append(&bytes[..bytes.len() - 1]).unwrap();
-}
-
-#[tokio::test]
-async fn what_a_dead_gateway_left_is_settled_once() {
-    let folder = Folder::new();
-    migrated(folder.path()).await;
-    abandoned(folder.path(), 5);
-    let ledger = open(options(folder.path(), 6)).await;
+async fn what_a_dead_gateway_left_is_settled_once(store: Store) {
+    store.migrate().await;
+    store.abandon(5);
+    let ledger = open(store.options(6)).await;
     assert!(ledger.close(LIMIT));
     // A second time the same changes nothing: as if the gateway had died between the commit and the removal.
-    abandoned(folder.path(), 5);
-    let ledger = open(options(folder.path(), 7)).await;
+    store.abandon(5);
+    let ledger = open(store.options(7)).await;
     assert!(ledger.close(LIMIT));
-    let lines = sums(folder.path(), vec![]).await;
+    let lines = store.sums(vec![]).await;
     let expected = Sums {
         calls: 3,
         interrupted: 1,
@@ -202,48 +295,46 @@ async fn what_a_dead_gateway_left_is_settled_once() {
         ..Sums::default()
     };
     assert_eq!(lines, [(vec![], expected)]);
-    assert_eq!(files(folder.path()), 0);
+    assert_eq!(store.files(), 0);
 }
 
-#[tokio::test]
-async fn a_living_gateways_segments_are_left_alone() {
-    let folder = Folder::new();
-    migrated(folder.path()).await;
-    let first = open(options(folder.path(), 1)).await;
+async fn a_living_gateways_segments_are_left_alone(store: Store) {
+    store.migrate().await;
+    let first = open(store.options(1)).await;
     first.begin(&beginning(1, NOW)).await.unwrap();
-    let second = open(options(folder.path(), 2)).await;
+    let second = open(store.options(2)).await;
     assert!(second.close(LIMIT));
     first.end(&end(1, 10));
     assert!(first.close(LIMIT));
-    let lines = sums(folder.path(), vec![By::Outcome]).await;
+    let lines = store.sums(vec![By::Outcome]).await;
     assert_eq!(lines.len(), 1);
     assert_eq!((lines[0].0[0].as_str(), lines[0].1.calls), ("answered", 1));
 }
 
-#[tokio::test]
-async fn a_damaged_segment_is_put_aside_and_what_precedes_it_is_kept() {
-    let folder = Folder::new();
-    migrated(folder.path()).await;
-    abandoned(folder.path(), 5);
-    let path = folder.path().join("spool").join(format!("{:016x}-{:08}.spool", 5, 1));
+async fn a_damaged_segment_is_put_aside_and_what_precedes_it_is_kept(store: Store) {
+    store.migrate().await;
+    store.abandon(5);
+    let path = store
+        .folder
+        .path()
+        .join("spool")
+        .join(format!("{:016x}-{:08}.spool", 5, 1));
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[20] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    let ledger = open(options(folder.path(), 6)).await;
+    let ledger = open(store.options(6)).await;
     assert!(ledger.close(LIMIT));
     // The end of the second call was in the damage.
-    let lines = sums(folder.path(), vec![By::Outcome]).await;
+    let lines = store.sums(vec![By::Outcome]).await;
     let outcomes: Vec<_> = lines.iter().map(|(by, sums)| (by[0].as_str(), sums.calls)).collect();
     assert_eq!(outcomes, [("answered", 1), (INTERRUPTED, 1)]);
     assert!(path.with_extension("damaged").is_file());
 }
 
-#[tokio::test]
-async fn months_leave_when_their_time_is_over() {
-    let folder = Folder::new();
-    migrated(folder.path()).await;
+async fn months_leave_when_their_time_is_over(store: Store) {
+    store.migrate().await;
     let day = 86_400_000;
-    let ledger = open(options(folder.path(), 1)).await;
+    let ledger = open(store.options(1)).await;
     for (call, ago) in [(1, 0), (2, 20 * day), (3, 50 * day), (4, 400 * day)] {
         ledger.begin(&beginning(call, NOW - ago)).await.unwrap();
         ledger.end(&end(call, 1));
@@ -251,30 +342,100 @@ async fn months_leave_when_their_time_is_over() {
     assert!(ledger.close(LIMIT));
     let months =
         |lines: Vec<(Vec<String>, Sums)>| lines.into_iter().map(|(mut by, _)| by.remove(0)).collect::<Vec<_>>();
-    let all = months(sums(folder.path(), vec![By::Month]).await);
+    let all = months(store.sums(vec![By::Month]).await);
     assert_eq!(all, ["2025-10", "2026-10", "2026-11", "2026-12"]);
     let keep = LedgerOptions {
         keep_months: Some(1),
-        ..options(folder.path(), 2)
+        ..store.options(2)
     };
     assert!(open(keep).await.close(LIMIT));
-    assert_eq!(
-        months(sums(folder.path(), vec![By::Month]).await),
-        ["2026-11", "2026-12"]
-    );
+    assert_eq!(months(store.sums(vec![By::Month]).await), ["2026-11", "2026-12"]);
 }
 
+async fn the_next_months_have_tables_before_they_begin(store: Store) {
+    store.migrate().await;
+    let ledger = open(store.options(1)).await;
+    assert!(ledger.close(LIMIT));
+    let database = store.database(Access::Read).await;
+    assert_eq!(database.months(), [202_612, 202_701]);
+}
+
+/// The rows of a call that a gateway's death cut short.
+fn interrupted(gateway: u64, call: u64, arrived: u64) -> Vec<Row> {
+    let mut bytes = Vec::new();
+    frame::write(&mut bytes, &beginning(call, arrived));
+    let mut rows = Vec::new();
+    let mut assembler = row::Assembler::new(gateway);
+    for entry in frame::entries(&bytes[frame::HEAD..]).unwrap() {
+        assembler.take(entry, 0, &mut rows);
+    }
+    assembler.interrupt(&mut rows);
+    rows
+}
+
+async fn gateways_that_begin_a_month_at_once_do_not_disturb_each_other(store: Store) {
+    const GATEWAYS: u64 = 4;
+    store.migrate().await;
+    // As many as there are begin, and all write of months that nobody has made yet.
+    let mut writers = tokio::task::JoinSet::new();
+    for gateway in 0..GATEWAYS {
+        let mut database = store.database(Access::Write).await;
+        writers.spawn(async move {
+            for month in 0..12 {
+                let rows = interrupted(gateway, month + 1, NOW - month * 31 * 86_400_000);
+                database.write(&rows).await.unwrap();
+            }
+        });
+    }
+    while let Some(done) = writers.join_next().await {
+        done.unwrap();
+    }
+    let sums = store.sums(vec![]).await[0].1;
+    assert_eq!(sums.calls, i64::try_from(GATEWAYS * 12).unwrap());
+}
+
+/// The tables of PostgreSQL that the first version made are taken over with their rows.
 #[tokio::test]
-async fn a_database_that_takes_nothing_holds_up_nobody_and_nothing_is_lost() {
-    let folder = Folder::new();
-    migrated(folder.path()).await;
+async fn tables_of_the_first_version_become_partitions() {
+    let store = Store::postgres().await;
+    let mut database = Database::connect(&store.place(), Access::Write).await.unwrap();
+    let first = [
+        "CREATE TABLE maitred_schema (version BIGINT NOT NULL)".to_owned(),
+        "CREATE TABLE maitred_months (month BIGINT NOT NULL PRIMARY KEY)".to_owned(),
+        "INSERT INTO maitred_schema (version) VALUES (1)".to_owned(),
+        "INSERT INTO maitred_months (month) VALUES (202611)".to_owned(),
+        schema::lone_table(202_611),
+    ];
+    for statement in first {
+        AssertSql(statement).run(&mut database).await;
+    }
+    AssertSql(
+        "INSERT INTO maitred_usage_202611 (gateway, call, attempt, request_id, arrived_ms, tenant, model, served_model, pool, \
+         dialect, source, total_us, outcome, money) \
+         VALUES (1, 1, 0, 'r', 1796083199999, 't', 'm', 'm', 'p', 'openai', 'none', 1, 'answered', 5)"
+            .into(),
+    )
+    .run(&mut database)
+    .await;
+    let refused = Database::open(&store.place(), Access::Write).await.unwrap_err();
+    assert!(refused.to_string().contains("maitred store migrate"), "{refused}");
+    assert_eq!(database.migrate().await.unwrap(), Some(1));
+    let ledger = open(store.options(1)).await;
+    ledger.begin(&beginning(1, NOW)).await.unwrap();
+    ledger.end(&end(1, 10));
+    assert!(ledger.close(LIMIT));
+    assert_eq!(store.sums(vec![]).await[0].1.calls, 2);
+    // All of it is one table to whoever looks from outside.
+    let count = sqlx::query("SELECT COUNT(*) FROM maitred_usage WHERE attempt = 0");
+    let count: i64 = count.fetch_one(&mut database.connection).await.unwrap().get(0);
+    assert_eq!(count, 2);
+}
+
+async fn a_database_that_takes_nothing_holds_up_nobody_and_nothing_is_lost(store: Store) {
+    store.migrate().await;
+    let mut database = store.take_away().await;
     let meters = LedgerMeters::default();
-    let ledger = Ledger::open(options(folder.path(), 1), meters.clone()).await.unwrap();
-    // The tables are away for a while.
-    let place = Place::Sqlite(folder.path().join("ledger.db"));
-    let mut database = Database::open(&place, Access::Write).await.unwrap();
-    let rename = |from: &str, to: &str| AssertSql(format!("ALTER TABLE {from} RENAME TO {to}"));
-    rename("maitred_months", "away").run(&mut database).await;
+    let ledger = Ledger::open(store.options(1), meters.clone()).await.unwrap();
     for call in 1..=50 {
         ledger.begin(&beginning(call, NOW)).await.unwrap();
         ledger.end(&end(call, 1));
@@ -283,25 +444,19 @@ async fn a_database_that_takes_nothing_holds_up_nobody_and_nothing_is_lost() {
         (meters.errors("refused") > 0).then_some(())
     })
     .await;
-    rename("away", "maitred_months").run(&mut database).await;
+    bring_back(&mut database).await;
     assert!(ledger.close(LIMIT));
-    assert_eq!(sums(folder.path(), vec![]).await[0].1.calls, 50);
+    assert_eq!(store.sums(vec![]).await[0].1.calls, 50);
 }
 
-#[tokio::test]
-async fn under_reject_no_call_begins_while_the_database_takes_nothing() {
-    let folder = Folder::new();
-    migrated(folder.path()).await;
+async fn under_reject_no_call_begins_while_the_database_takes_nothing(store: Store) {
+    store.migrate().await;
+    let mut database = store.take_away().await;
     let strict = LedgerOptions {
         policy: Policy::Reject,
-        ..options(folder.path(), 1)
+        ..store.options(1)
     };
     let ledger = open(strict).await;
-    let place = Place::Sqlite(folder.path().join("ledger.db"));
-    let mut database = Database::open(&place, Access::Write).await.unwrap();
-    AssertSql("ALTER TABLE maitred_months RENAME TO away".into())
-        .run(&mut database)
-        .await;
     ledger.begin(&beginning(1, NOW)).await.unwrap();
     ledger.end(&end(1, 1));
     let refused = maitred_test::eventually("calls to be refused", async || {
@@ -316,26 +471,22 @@ async fn under_reject_no_call_begins_while_the_database_takes_nothing() {
     })
     .await;
     assert_eq!(refused, Unavailable::DatabaseDown);
-    AssertSql("ALTER TABLE away RENAME TO maitred_months".into())
-        .run(&mut database)
-        .await;
+    bring_back(&mut database).await;
     assert!(ledger.close(LIMIT));
 }
 
-#[tokio::test]
-async fn a_full_spool_lets_no_call_begin() {
-    let folder = Folder::new();
-    migrated(folder.path()).await;
+async fn a_full_spool_lets_no_call_begin(store: Store) {
+    store.migrate().await;
     let small = LedgerOptions {
         spool_max: 1,
-        ..options(folder.path(), 1)
+        ..store.options(1)
     };
     let ledger = open(small).await;
     ledger.begin(&beginning(1, NOW)).await.unwrap();
     assert_eq!(ledger.begin(&beginning(2, NOW)).await, Err(Unavailable::SpoolFull));
     ledger.end(&end(1, 1));
     assert!(ledger.close(LIMIT));
-    assert_eq!(sums(folder.path(), vec![]).await[0].1.calls, 1);
+    assert_eq!(store.sums(vec![]).await[0].1.calls, 1);
 }
 
 /// A statement of a test.
@@ -348,22 +499,6 @@ impl AssertSql {
             .await
             .unwrap();
     }
-}
-
-/// Every row's name, and how often it is there.
-async fn names(folder: &Path) -> BTreeMap<(i64, i64, i64), i64> {
-    let place = Place::Sqlite(folder.join("ledger.db"));
-    let mut database = Database::open(&place, Access::Read).await.unwrap();
-    if database.months().is_empty() {
-        return BTreeMap::new();
-    }
-    let rows = sqlx::query("SELECT gateway, call, attempt, COUNT(*) FROM maitred_usage_202612 GROUP BY 1, 2, 3")
-        .fetch_all(&mut database.connection)
-        .await
-        .unwrap();
-    rows.iter()
-        .map(|row| ((row.get(0), row.get(1), row.get(2)), row.get(3)))
-        .collect()
 }
 
 mod kills;

@@ -6,7 +6,8 @@ use maitred_types::UnixMillis;
 use sqlx::any::AnyRow;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::database::{Database, DatabaseError, month_of, table};
+use super::database::{Database, DatabaseError};
+use super::schema::{month_of, table};
 
 /// Most lines of a report. With more the question was most likely another one.
 pub const LINES_MAX: usize = 100_000;

@@ -1,4 +1,7 @@
+use maitred_types::UnixMillis;
+
 use super::*;
+use crate::ledger::schema::month_after;
 
 #[test]
 fn months_are_civil_and_count_back_over_years() {
@@ -11,4 +14,14 @@ fn months_are_civil_and_count_back_over_years() {
     assert_eq!(months_before(202_612, 12), 202_512);
     assert_eq!(months_before(202_601, 1), 202_512);
     assert_eq!(months_before(202_601, 13), 202_412);
+}
+
+#[test]
+fn partitions_of_months_meet() {
+    assert_eq!(month_after(202_612), 202_701);
+    assert_eq!(month_after(202_611), 202_612);
+    let [made, _] = month_tables(202_612, true);
+    assert!(made.ends_with("FROM (1796083200000) TO (1798761600000)"), "{made}");
+    let [last, _] = month_tables(999_912, true);
+    assert!(last.ends_with("TO (MAXVALUE)"), "{last}");
 }

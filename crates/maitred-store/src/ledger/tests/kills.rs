@@ -17,8 +17,15 @@ const FOLDER: &str = "MAITRED_TEST_LEDGER";
 async fn child() {
     #[expect(clippy::disallowed_methods, reason = "how a test's own child learns its folder")]
     let Ok(place) = std::env::var(FOLDER) else { return };
-    let (folder, start) = place.rsplit_once(' ').unwrap();
-    let ledger = Arc::new(open(options(Path::new(folder), start.parse().unwrap())).await);
+    let [folder, start, url] = *place.split(' ').collect::<Vec<_>>() else {
+        return;
+    };
+    let folder = Path::new(folder);
+    let place = match url {
+        "" => Place::Sqlite(folder.join("ledger.db")),
+        url => Place::Postgres(url.to_owned()),
+    };
+    let ledger = Arc::new(open(options(place, folder, start.parse().unwrap())).await);
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
         let ledger = Arc::clone(&ledger);
@@ -48,14 +55,17 @@ fn begun(output: &str) -> BTreeSet<i64> {
     calls.collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_begun_is_in_the_ledger_once_whenever_the_process_is_killed() {
-    let folder = Folder::new();
-    migrated(folder.path()).await;
+on_both! {
+    what_has_begun_is_in_the_ledger_once_whenever_the_process_is_killed
+}
+
+async fn what_has_begun_is_in_the_ledger_once_whenever_the_process_is_killed(store: Store) {
+    store.migrate().await;
+    let url = store.server.as_ref().map(Postgres::url).unwrap_or_default();
     let mut random = fastrand::Rng::with_seed(7);
     let mut promised: Vec<(i64, BTreeSet<i64>)> = Vec::new();
     for start in 1..=KILLS {
-        let place = format!("{} {start}", folder.path().display());
+        let place = format!("{} {start} {url}", store.folder.path().display());
         let mut child = Start::new("ledger", std::env::current_exe().unwrap())
             .args(["--exact", "ledger::tests::kills::child", "--nocapture"])
             .env(FOLDER, place)
@@ -67,11 +77,11 @@ async fn what_has_begun_is_in_the_ledger_once_whenever_the_process_is_killed() {
     }
     // Before the last one is settled, something is missing: the check below can fail.
     let (last, calls) = promised.last().unwrap();
-    let rows = names(folder.path()).await;
+    let rows = store.names().await;
     assert!(calls.iter().any(|call| !rows.contains_key(&(*last, *call, 0))));
 
-    assert!(open(options(folder.path(), 1000)).await.close(LIMIT));
-    let rows = names(folder.path()).await;
+    assert!(open(store.options(1000)).await.close(LIMIT));
+    let rows = store.names().await;
     for (start, calls) in &promised {
         assert!(!calls.is_empty());
         for call in calls {
@@ -86,8 +96,8 @@ async fn what_has_begun_is_in_the_ledger_once_whenever_the_process_is_killed() {
     }
     assert!(rows.values().all(|count| *count == 1));
     assert_eq!(rows.keys().filter(|row| row.2 == 0).count() * 2, rows.len());
-    assert_eq!(files(folder.path()), 0);
-    let sums = sums(folder.path(), vec![]).await[0].1;
+    assert_eq!(store.files(), 0);
+    let sums = store.sums(vec![]).await[0].1;
     assert!(sums.interrupted > 0 && sums.interrupted < sums.calls, "{sums:?}");
     assert_eq!(
         sums.input,
