@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use maitred_sched::{
-    Ask, EndpointOptions, Pool, PoolFull, PoolOptions, Profile, Proofs, ReadinessReport, Refusal, Signals,
+    Ask, EndpointOptions, Explain, Pool, PoolFull, PoolOptions, Profile, Proofs, ReadinessReport, Refusal, Signals,
 };
 use maitred_types::{LeaseEnd, Time, TokenCount};
 
@@ -16,16 +16,22 @@ const NOW: Time = Time::from_millis(1_000);
 
 fn main() -> Result<(), String> {
     println!(
-        "{:>9} {:>16} {:>16} {:>16}",
-        "endpoints", "default", "least-cost", "least-request"
+        "{:>9} {:>7} {:>16} {:>16} {:>16}",
+        "endpoints", "explain", "default", "least-cost", "least-request"
     );
     for size in [8, 100, 1_000] {
-        let mut costs = Vec::new();
-        for profile in [Profile::default(), Profile::least_cost(), Profile::least_request()] {
-            let mut pool = pool(size, profile).map_err(|full| format!("{full:?}"))?;
-            costs.push(cost(&mut pool).map_err(|refusal| refusal.to_string())?);
+        for explain in [Explain::Short, Explain::Full] {
+            let mut costs = Vec::new();
+            for profile in [Profile::default(), Profile::least_cost(), Profile::least_request()] {
+                let mut pool = pool(size, profile).map_err(|full| format!("{full:?}"))?;
+                costs.push(cost(&mut pool, explain).map_err(|refusal| refusal.to_string())?);
+            }
+            let word = format!("{explain:?}");
+            println!(
+                "{size:>9} {word:>7} {:>16.2?} {:>16.2?} {:>16.2?}",
+                costs[0], costs[1], costs[2]
+            );
         }
-        println!("{size:>9} {:>16.2?} {:>16.2?} {:>16.2?}", costs[0], costs[1], costs[2]);
     }
     Ok(())
 }
@@ -49,10 +55,11 @@ fn pool(size: u32, profile: Profile) -> Result<Pool, PoolFull> {
     Ok(pool)
 }
 
-fn cost(pool: &mut Pool) -> Result<Duration, Refusal> {
+fn cost(pool: &mut Pool, explain: Explain) -> Result<Duration, Refusal> {
     const TIMES: u32 = 50;
     let ask = Ask {
         input_tokens: TokenCount::new(900),
+        explain,
         ..Ask::default()
     };
     let mut best = Duration::MAX;

@@ -78,7 +78,8 @@ pub enum Explain {
     #[default]
     Short,
     /// The best candidates, up to [`MAX_RANKED`], with every value, and the names of removed endpoints, up to
-    /// [`MAX_REMOVALS`]. Costs a scoring of all candidates and changes nothing about the choice.
+    /// [`MAX_REMOVALS`]. Those that the choice itself did not score are scored only if no more than [`MAX_RANKED`] candidates are
+    /// there, so it costs little whatever the pool's size. It changes nothing about the choice.
     Full,
 }
 

@@ -115,8 +115,8 @@ impl Default for Decisions {
 pub enum Detail {
     /// The endpoints that were compared at the end, one or two, and how many each filter removed.
     Short,
-    /// The best few candidates with all their values, and which endpoints each filter removed. Costs a second look at all
-    /// candidates.
+    /// The best few candidates with all their values, as far as the choice itself weighed them, and which endpoints each filter
+    /// removed. Costs a third of a microsecond more.
     #[default]
     Full,
 }

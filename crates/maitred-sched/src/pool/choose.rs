@@ -59,6 +59,8 @@ pub(super) struct Choice {
     pub(super) reason: PickReason,
     /// The place of the other of two.
     against: Option<usize>,
+    /// Whether it was chosen by the totals of all candidates, which are there still.
+    is_by_total: bool,
 }
 
 impl Choice {
@@ -67,6 +69,15 @@ impl Choice {
             at,
             reason,
             against: None,
+            is_by_total: false,
+        }
+    }
+
+    /// One that was chosen by the totals of all candidates.
+    pub(super) const fn by_total(at: usize, reason: PickReason) -> Self {
+        Self {
+            is_by_total: true,
+            ..Self::new(at, reason)
         }
     }
 }
@@ -114,14 +125,14 @@ impl Pool {
             Picker::WeightedRandom => {
                 self.score_all(subject);
                 let at = picker::weighted(&self.scratch.totals, &mut self.rng);
-                Choice::new(at, PickReason::Scored)
+                Choice::by_total(at, PickReason::Scored)
             }
             Picker::MaxScore => {
                 self.score_all(subject);
                 let (scratch, work) = (&self.scratch, &self.columns.work);
                 let effort = |place: usize| work[scratch.candidates[place] as usize];
                 let at = picker::highest(&scratch.totals, effort, &mut self.rng);
-                Choice::new(at, PickReason::Scored)
+                Choice::by_total(at, PickReason::Scored)
             }
             Picker::PowerOfTwo => self.better_of_two(subject),
             Picker::LeastCost => self.cheapest(subject),
@@ -158,25 +169,33 @@ impl Pool {
             _ => (second, first),
         };
         Choice {
-            at,
-            reason: PickReason::TwoChoices,
             against: Some(other),
+            ..Choice::new(at, PickReason::TwoChoices)
         }
     }
 
     /// Writes down the choice. The values are computed again for those that the record describes, which is cheaper than
-    /// keeping them for all in every pick.
+    /// keeping them for all in every pick. All candidates are scored for the record alone only where they are few.
     pub(super) fn record(&mut self, explain: Explain, field: &Field, subject: Subject, choice: Choice) -> Why {
         let mut places: SmallVec<[usize; MAX_RANKED]> = SmallVec::new();
         places.push(choice.at);
         places.extend(choice.against);
         let by_cost = self.profile.picker() == Picker::LeastCost;
-        if explain == Explain::Full && by_cost {
-            self.cost_all(subject);
-            add_best(&self.scratch.costs.totals, |cost| -cost, &mut places);
-        } else if explain == Explain::Full {
-            self.score_all(subject);
-            add_best(&self.scratch.totals, f64::from, &mut places);
+        let mut has_totals = choice.is_by_total;
+        if explain == Explain::Full && !has_totals && self.scratch.candidates.len() <= MAX_RANKED {
+            has_totals = true;
+            if by_cost {
+                self.cost_all(subject);
+            } else {
+                self.score_all(subject);
+            }
+        }
+        if explain == Explain::Full && has_totals {
+            if by_cost {
+                add_best(&self.scratch.costs.totals, |cost| -cost, &mut places);
+            } else {
+                add_best(&self.scratch.totals, f64::from, &mut places);
+            }
         }
         let mut why = Why {
             picker: self.profile.picker(),
@@ -190,7 +209,7 @@ impl Pool {
             ranked: SmallVec::new(),
         };
         self.rank(&places, subject, &mut why);
-        if by_cost && !self.scratch.costs.totals.is_empty() {
+        if by_cost && has_totals {
             why.price = Some(self.scratch.costs.prices.own);
             for (place, ranked) in places.iter().zip(&mut why.ranked) {
                 ranked.cost = Some(self.terms(*place, subject));
@@ -265,11 +284,17 @@ fn score(scorers: &[Weighted], scene: &Scene<'_>, candidates: &[u32], buffers: &
 
 /// Appends the places of those worth most that are not there yet, best first, until the record is full.
 fn add_best<T: Copy>(totals: &[T], worth: impl Fn(T) -> f64, places: &mut SmallVec<[usize; MAX_RANKED]>) {
-    while places.len() < MAX_RANKED.min(totals.len()) {
-        let others = totals.iter().enumerate().filter(|(at, _)| !places.contains(at));
-        match others.max_by(|a, b| worth(*a.1).total_cmp(&worth(*b.1))) {
-            Some((at, _)) => places.push(at),
-            None => return,
+    let room = MAX_RANKED - places.len();
+    let mut best: SmallVec<[(f64, usize); MAX_RANKED + 1]> = SmallVec::new();
+    for (at, total) in totals.iter().enumerate() {
+        let worth = worth(*total);
+        let is_beyond = best.len() == room && best.last().is_none_or(|(last, _)| worth <= *last);
+        if is_beyond || places.contains(&at) {
+            continue;
         }
+        let before = best.partition_point(|(other, _)| other.total_cmp(&worth).is_ge());
+        best.insert(before, (worth, at));
+        best.truncate(room);
     }
+    places.extend(best.iter().map(|(_, at)| *at));
 }

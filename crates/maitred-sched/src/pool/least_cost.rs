@@ -95,7 +95,7 @@ impl Pool {
                 picker::lowest(totals, limit, effort, &mut self.rng)
             }
         };
-        Choice::new(at, PickReason::Cheapest)
+        Choice::by_total(at, PickReason::Cheapest)
     }
 
     /// The terms of the candidate at `place`, once all have been costed.
