@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 pub use cursor::MAX_DEPTH;
+pub(crate) use cursor::{LongText, Spelling};
 pub use error::BodyError;
 pub(crate) use fields::StreamOptions;
 
@@ -28,6 +29,7 @@ pub struct BodyView {
     body: Bytes,
     fields: Fields,
     media: Media,
+    long: Vec<LongText>,
 }
 
 /// Long runs of encoded bytes (images, sound, files) in the body's strings.
@@ -65,6 +67,7 @@ pub fn scan(body: &Bytes) -> Result<BodyView, BodyError> {
         body: body.clone(),
         fields: read?,
         media,
+        long: cursor.take_long(),
     })
 }
 
@@ -203,6 +206,11 @@ impl BodyView {
     /// The encoded bytes in its strings.
     pub(crate) const fn media(&self) -> Media {
         self.media
+    }
+
+    /// The long strings in it, in their order.
+    pub(crate) fn long_texts(&self) -> &[LongText] {
+        &self.long
     }
 
     fn text(&self, span: Span) -> Option<&str> {

@@ -2,7 +2,7 @@
 //!
 //! The gateway has no tokenizer and no chat template, so it cuts text instead of tokens. The prompt is written in a canonical form
 //! that keeps what a template would print, in its order: tools, system, messages, each with its role and its parts. Whitespace,
-//! escapes and the order of a message's members leave no trace in it. It is never held: the body's text is hashed where it lies,
+//! the spelling of escapes and the order of a message's members leave no trace in it. It is never held: the body's text is hashed where it lies,
 //! block by block, each block's hash chained to the one before (`XXH3-64`, Collet's published algorithm, so that every gateway has
 //! the same).
 //!
@@ -13,6 +13,7 @@
 mod blocks;
 mod message;
 mod reply;
+mod text;
 mod walk;
 mod writer;
 
@@ -26,7 +27,7 @@ pub use reply::{MAX_REPLY_BLOCKS, Reply};
 use crate::{BYTES_PER_TOKEN, BodyView, CallKind, PromptSize, TokenRatio, prompt_size};
 use blocks::Blocks;
 use message::LastRole;
-use walk::{Value, Walk};
+use walk::{Raw, Value, Walk};
 use writer::Writer;
 
 /// The most blocks of a prompt that are named; what follows them has no part in the choice of an endpoint. With blocks of 64 tokens
@@ -89,7 +90,7 @@ impl PromptText {
             blocks.digest()
         });
         let mut writer = Writer::new(Blocks::new(rule.block, seed, MAX_PROMPT_BLOCKS));
-        let raw = |span: Option<crate::Span>| span.map(|span| view.raw(span));
+        let raw = |span: Option<crate::Span>| span.map(|span| Raw::of(view, span));
         let written = match kind {
             CallKind::Chat => writer.conversation(kind, raw(view.tools()), None, raw(view.messages())?),
             CallKind::Messages => {
@@ -158,11 +159,11 @@ impl Writer {
     fn conversation(
         &mut self,
         kind: CallKind,
-        tools: Option<&[u8]>,
-        system: Option<&[u8]>,
-        messages: &[u8],
+        tools: Option<Raw<'_>>,
+        system: Option<Raw<'_>>,
+        messages: Raw<'_>,
     ) -> Written {
-        let len = |raw: Option<&[u8]>| raw.map_or(0, <[u8]>::len);
+        let len = |raw: Option<Raw<'_>>| raw.map_or(0, Raw::len);
         self.blocks.reserve(len(tools) + len(system) + messages.len());
         if let Some(tools) = tools {
             self.tools(tools);
@@ -186,7 +187,7 @@ impl Writer {
     }
 
     /// A prompt without messages: text, tokens, or a list of either.
-    fn prompt(&mut self, kind: CallKind, raw: &[u8]) -> Written {
+    fn prompt(&mut self, kind: CallKind, raw: Raw<'_>) -> Written {
         self.blocks.reserve(raw.len());
         let (mut count, mut longest) = (1_usize, Walk::new(raw).value());
         if let Some(Value::Node(_)) = longest {
@@ -216,7 +217,7 @@ impl Writer {
     }
 
     /// A list of token ids, four bytes each. Returns how many bytes a token takes then.
-    fn token_ids(&mut self, raw: &[u8]) -> Option<f32> {
+    fn token_ids(&mut self, raw: Raw<'_>) -> Option<f32> {
         const BATCH: usize = 256;
         let mut walk = Walk::new(raw);
         if !walk.take(b'[') {
@@ -240,7 +241,7 @@ impl Writer {
 }
 
 /// How many items a list has, and the longest of them, the first among equals.
-fn longest_item(raw: &[u8]) -> (usize, Option<Value<'_>>) {
+fn longest_item(raw: Raw<'_>) -> (usize, Option<Value<'_>>) {
     let mut walk = Walk::new(raw);
     walk.take(b'[');
     let (mut count, mut longest) = (0, None::<Value<'_>>);

@@ -21,6 +21,7 @@ mod usage;
 
 pub use answer::{AnswerTap, MAX_MEMBER};
 pub use body::{BodyError, BodyView, MAX_DEPTH, scan};
+pub(crate) use body::{LongText, Spelling};
 pub use call_path::{CallKind, CallPath, ModelPlace, PathError, dialect_of};
 pub use chain::{ChainRule, MAX_PROMPT_BLOCKS, MAX_REPLY_BLOCKS, PromptText, Reply};
 pub use error_body::{UpstreamError, body_refusal, error_body, error_event, reshape_error, reshape_error_event};

@@ -229,7 +229,7 @@ fn trace(calls: u64, seed: u64) -> impl Iterator<Item = Result<LabCall, Infallib
     };
     let mut millis = 0;
     (0..calls).map(move |number| {
-        millis += below(60);
+        millis += below(45);
         let mut prompt = Prompt::of_passages(None);
         if below(3) == 0 {
             prompt.append(below(5), 700, BLOCK);

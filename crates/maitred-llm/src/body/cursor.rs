@@ -22,6 +22,28 @@ pub(super) struct Text {
     pub(super) escaped: bool,
 }
 
+/// A string from which on it is worth to remember where it ends, for those who walk over the body again.
+const LONG: usize = 256;
+/// No more of them are remembered.
+const MAX_LONG: usize = 4096;
+
+/// A long string in the body: the bytes between its quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LongText {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) spelling: Spelling,
+}
+
+/// How a string is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// As every writer has to: nothing is escaped but what must be, and in the shortest way.
+    Plain,
+    /// With escapes that another writer may do without.
+    Free,
+}
+
 /// The walk over one body.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
@@ -29,6 +51,7 @@ pub(super) struct Cursor<'a> {
     at: usize,
     alphabet: Alphabet,
     media: Media,
+    long: Vec<LongText>,
 }
 
 impl<'a> Cursor<'a> {
@@ -38,6 +61,7 @@ impl<'a> Cursor<'a> {
             at: 0,
             alphabet: Alphabet::Ascii,
             media: Media { count: 0, bytes: 0 },
+            long: Vec::new(),
         }
     }
 
@@ -54,6 +78,11 @@ impl<'a> Cursor<'a> {
     /// The encoded media passed so far.
     pub(super) const fn media(&self) -> Media {
         self.media
+    }
+
+    /// The long strings passed so far, in their order.
+    pub(super) fn take_long(&mut self) -> Vec<LongText> {
+        std::mem::take(&mut self.long)
     }
 
     /// The bytes of a span.
@@ -137,14 +166,18 @@ impl<'a> Cursor<'a> {
         }
         let start = self.at;
         let mut escaped = false;
+        let mut spelling = Spelling::Plain;
         loop {
             let stop = skip_text(self.bytes, self.at, self.alphabet);
             self.at = stop.at;
             escaped |= stop.escaped;
+            if stop.slashed {
+                spelling = Spelling::Free;
+            }
             match self.bytes.get(self.at) {
                 Some(b'"') => break,
                 Some(b'\\') => {
-                    escaped = true;
+                    (escaped, spelling) = (true, Spelling::Free);
                     self.unicode_escape()?;
                 }
                 Some(0x80..) => self.alphabet = Alphabet::Any,
@@ -155,6 +188,7 @@ impl<'a> Cursor<'a> {
         let span = Span::new(start, self.at);
         self.at += 1;
         self.note_media(span);
+        self.note_long(span, spelling);
         Ok(Text { span, escaped })
     }
 
@@ -278,6 +312,16 @@ impl<'a> Cursor<'a> {
             return Err(self.wanted("a digit"));
         }
         Ok(())
+    }
+
+    /// Remembers a string that takes time to pass.
+    fn note_long(&mut self, span: Span, spelling: Spelling) {
+        if span.len() < LONG || self.long.len() >= MAX_LONG {
+            return;
+        }
+        if let (Ok(start), Ok(end)) = (u32::try_from(span.start), u32::try_from(span.end)) {
+            self.long.push(LongText { start, end, spelling });
+        }
     }
 
     /// Remembers a string that looks like an encoded file rather than like words.

@@ -2,7 +2,8 @@
 //!
 //! Left out is what templates do not print: the ids of calls and messages, and marks for a provider's cache.
 
-use super::walk::{Text, Value, Walk};
+use super::text::Text;
+use super::walk::{Raw, Value, Walk};
 use super::writer::{Mark, Writer};
 
 /// Parts in parts that are read as such (a tool's answer has parts of its own); deeper ones are taken as they are written.
@@ -42,7 +43,7 @@ pub(super) enum LastRole {
 
 impl Writer {
     /// The list of tools. An empty one is none.
-    pub(super) fn tools(&mut self, raw: &[u8]) {
+    pub(super) fn tools(&mut self, raw: Raw<'_>) {
         let mut walk = Walk::new(raw);
         if !walk.take(b'[') {
             return;
@@ -57,7 +58,7 @@ impl Writer {
     }
 
     /// A list of messages or items, or a text that is the user's only message.
-    pub(super) fn messages(&mut self, raw: &[u8]) -> LastRole {
+    pub(super) fn messages(&mut self, raw: Raw<'_>) -> LastRole {
         let mut walk = Walk::new(raw);
         let mut last = LastRole::Other;
         if walk.peek() == Some(b'"') {
@@ -83,7 +84,7 @@ impl Writer {
     }
 
     /// One message or item.
-    pub(super) fn message(&mut self, raw: &[u8]) -> LastRole {
+    pub(super) fn message(&mut self, raw: Raw<'_>) -> LastRole {
         let message = Message::read(raw);
         let kind = message.kind.and_then(Value::text).map(Text::decoded);
         match kind.as_deref() {
@@ -151,13 +152,13 @@ impl Writer {
                 self.mark(Mark::Part);
             }
             match part {
-                Value::Node(raw) if raw.starts_with(b"{") => self.part(raw, depth - 1),
+                Value::Node(raw) if raw.begins_with(b'{') => self.part(raw, depth - 1),
                 _ => self.loose(part),
             }
         }
     }
 
-    fn part(&mut self, raw: &[u8], depth: u32) {
+    fn part(&mut self, raw: Raw<'_>, depth: u32) {
         let part = Part::read(raw);
         let kind = part.kind.and_then(Value::text).map(Text::decoded);
         match (kind.as_deref(), part.text) {
@@ -179,7 +180,7 @@ impl Writer {
     }
 
     /// The calls of tools in an OpenAI message.
-    fn calls(&mut self, raw: &[u8]) {
+    fn calls(&mut self, raw: Raw<'_>) {
         let mut walk = Walk::new(raw);
         if !walk.take(b'[') {
             return;
@@ -213,7 +214,7 @@ impl Writer {
 }
 
 impl<'a> Message<'a> {
-    fn read(raw: &'a [u8]) -> Self {
+    fn read(raw: Raw<'a>) -> Self {
         let mut message = Self::default();
         each_member(raw, |key, value| {
             let place = match key {
@@ -234,7 +235,7 @@ impl<'a> Message<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn read(raw: &'a [u8]) -> Self {
+    fn read(raw: Raw<'a>) -> Self {
         let mut part = Self::default();
         each_member(raw, |key, value| {
             let place = match key {
@@ -263,7 +264,8 @@ impl<'a> Value<'a> {
     pub(super) const fn raw_len(self) -> usize {
         match self {
             Value::Text(text) => text.raw_len(),
-            Value::Node(raw) | Value::Plain(raw) => raw.len(),
+            Value::Node(raw) => raw.len(),
+            Value::Plain(raw) => raw.len(),
         }
     }
 
@@ -278,7 +280,7 @@ impl<'a> Value<'a> {
 }
 
 /// Hands over each member of an object; of a key that occurs twice the last one comes last.
-pub(super) fn each_member<'a>(raw: &'a [u8], mut member: impl FnMut(&[u8], Value<'a>)) {
+pub(super) fn each_member<'a>(raw: Raw<'a>, mut member: impl FnMut(&[u8], Value<'a>)) {
     let mut walk = Walk::new(raw);
     if !walk.take(b'{') {
         return;
@@ -290,7 +292,7 @@ pub(super) fn each_member<'a>(raw: &'a [u8], mut member: impl FnMut(&[u8], Value
 }
 
 /// The object under `function`.
-fn function(raw: &[u8]) -> Option<&[u8]> {
+fn function(raw: Raw<'_>) -> Option<Raw<'_>> {
     let mut function = None;
     each_member(raw, |key, value| {
         if let (b"function", Value::Node(raw)) = (key, value) {

@@ -10,7 +10,8 @@ use memchr::memmem::Finder;
 
 use super::blocks::Blocks;
 use super::message::each_member;
-use super::walk::{Text, Value, Walk};
+use super::text::Text;
+use super::walk::{Raw, Value, Walk};
 use super::writer::{Mark, Writer};
 use crate::CallKind;
 use crate::sse::Event;
@@ -82,6 +83,7 @@ impl Reply {
 
     /// Reads an answer that is no stream.
     pub fn whole(&mut self, body: &[u8]) {
+        let body = Raw::unknown(body);
         match self.kind {
             CallKind::Chat => {
                 if let Some(Value::Node(message)) = choice(body).and_then(|choice| get(choice, b"message")) {
@@ -177,7 +179,7 @@ impl Reply {
         }
     }
 
-    fn tool_call(&mut self, raw: &[u8]) {
+    fn tool_call(&mut self, raw: Raw<'_>) {
         self.open_content();
         let number = match get(raw, b"index") {
             Some(Value::Plain(digits)) => str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()),
@@ -201,7 +203,7 @@ impl Reply {
     fn messages_event(&mut self, name: Option<&[u8]>, data: &[u8]) {
         match name {
             Some(b"content_block_start") => {
-                if let Some(Value::Node(block)) = get(data, b"content_block") {
+                if let Some(Value::Node(block)) = get(Raw::unknown(data), b"content_block") {
                     self.open_block(block);
                 }
             }
@@ -223,7 +225,7 @@ impl Reply {
                     } else {
                         arguments.as_slice()
                     };
-                    self.writer.node(raw);
+                    self.writer.node(Raw::unknown(raw));
                 }
                 self.place = Place::Content;
             }
@@ -231,7 +233,7 @@ impl Reply {
         }
     }
 
-    fn open_block(&mut self, block: &[u8]) {
+    fn open_block(&mut self, block: Raw<'_>) {
         if self.place == Place::Start {
             self.begin();
             self.writer.mark(Mark::Content);
@@ -260,14 +262,14 @@ impl Reply {
         if self.arguments.len() + text.raw_len() > MAX_ARGUMENTS {
             self.is_broken = true;
         } else {
-            text.runs(|run| self.arguments.extend_from_slice(run));
+            self.arguments.extend_from_slice(&text.decoded());
         }
     }
 
     fn responses_event(&mut self, name: Option<&[u8]>, data: &[u8]) {
         match name {
             Some(b"response.output_item.added") => {
-                if let Some(Value::Node(item)) = get(data, b"item") {
+                if let Some(Value::Node(item)) = get(Raw::unknown(data), b"item") {
                     self.open_item(item);
                 }
             }
@@ -287,7 +289,7 @@ impl Reply {
         }
     }
 
-    fn open_item(&mut self, item: &[u8]) {
+    fn open_item(&mut self, item: Raw<'_>) {
         let kind = get(item, b"type").and_then(Value::text).map(Text::decoded);
         self.place = Place::Content;
         match kind.as_deref() {
@@ -314,14 +316,14 @@ impl Reply {
 /// The value of the first member with this key, at whatever depth.
 fn member<'a>(data: &'a [u8], key: &Finder<'_>) -> Option<Value<'a>> {
     let found = key.find_iter(data).find_map(|at| {
-        let mut walk = Walk::new(data.get(at + key.needle().len()..)?);
+        let mut walk = Walk::new(Raw::unknown(data.get(at + key.needle().len()..)?));
         walk.take(b':').then_some(walk)
     });
     found?.value()
 }
 
 /// The value of an object's member.
-fn get<'a>(raw: &'a [u8], name: &[u8]) -> Option<Value<'a>> {
+fn get<'a>(raw: Raw<'a>, name: &[u8]) -> Option<Value<'a>> {
     let mut found = None;
     each_member(raw, |key, value| {
         if key == name {
@@ -332,7 +334,7 @@ fn get<'a>(raw: &'a [u8], name: &[u8]) -> Option<Value<'a>> {
 }
 
 /// The only choice of an answer.
-fn choice(body: &[u8]) -> Option<&[u8]> {
+fn choice(body: Raw<'_>) -> Option<Raw<'_>> {
     let Some(Value::Node(choices)) = get(body, b"choices") else {
         return None;
     };

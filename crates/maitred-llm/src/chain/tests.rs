@@ -489,9 +489,33 @@ proptest! {
     fn a_text_is_what_a_parser_reads(text in text(), seed: u8) {
         let quoted = serde_json::to_string(&text).unwrap();
         for written in [quoted.as_bytes().to_vec(), respell(quoted.as_bytes(), seed)] {
-            let read = Walk::new(&written).text().unwrap().decoded().into_owned();
-            prop_assert_eq!(read, text.as_bytes());
+            let read = Walk::new(Raw::unknown(&written)).text().unwrap();
+            prop_assert_eq!(read.decoded().into_owned(), text.as_bytes());
+            // What is hashed is spelled as serde_json spells it.
+            let mut hashed = vec![b'"'];
+            read.runs(|run| hashed.extend_from_slice(run));
+            hashed.push(b'"');
+            prop_assert_eq!(&hashed, quoted.as_bytes());
         }
+    }
+
+    #[test]
+    fn what_was_noted_of_long_texts_changes_nothing(texts in vec((text(), 0_usize..60), 1..6), seed: u8) {
+        let mut parts = texts.iter().map(|(text, times)| json!({"type": "text", "text": text.repeat(*times)}));
+        let last = parts.next().unwrap();
+        let said = parts.collect::<Vec<_>>();
+        let tool = json!([{"type": "function", "function": {"description": last["text"]}}]);
+        let messages = json!([{"role": "user", "content": said}, {"role": "user", "content": last["text"]}]);
+        let body = json!({"model": "m", "tools": tool, "messages": messages}).to_string();
+        let view = scan(&Bytes::from(respell(body.as_bytes(), seed))).unwrap();
+        let rule = ChainRule::new("m", None, TOKENS);
+        let noted = PromptText::read(&view, CallKind::Chat, rule).unwrap();
+        let mut writer = Writer::new(Blocks::new(rule.block, rule.seed, MAX_PROMPT_BLOCKS));
+        let raw = |span: Option<crate::Span>| Raw::unknown(view.raw(span.unwrap()));
+        let written = writer.conversation(CallKind::Chat, Some(raw(view.tools())), None, raw(view.messages()));
+        let unknown = written.finish(&view, writer, rule);
+        prop_assert_eq!(noted.hashes, unknown.hashes);
+        prop_assert_eq!(noted.size, unknown.size);
     }
 
     #[test]

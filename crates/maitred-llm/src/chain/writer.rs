@@ -1,7 +1,8 @@
 //! Writing values into the canonical text, straight into its blocks.
 
 use super::blocks::{Blocks, link};
-use super::walk::{Text, Value, Walk};
+use super::text::Text;
+use super::walk::{Raw, Value, Walk};
 use crate::{BYTES_PER_TOKEN, MEDIA_TOKENS};
 
 /// Bytes that stand for one piece of media.
@@ -85,7 +86,7 @@ impl Writer {
         }
     }
 
-    /// A value as it is written, less its whitespace and with escapes resolved. The order of members stays: templates print tools
+    /// A value as it is written, less its whitespace and with its escapes in their usual spelling. The order of members stays: templates print tools
     /// in it. Only marks for a provider's cache are left out, which move from turn to turn.
     pub(super) fn exact(&mut self, value: Value<'_>) {
         match value {
@@ -102,7 +103,7 @@ impl Writer {
     }
 
     /// Any JSON text, value by value, without recursion.
-    pub(super) fn node(&mut self, raw: &[u8]) {
+    pub(super) fn node(&mut self, raw: Raw<'_>) {
         let mut walk = Walk::new(raw);
         while let Some(first) = walk.peek() {
             match first {
@@ -136,7 +137,7 @@ impl Writer {
 
     /// Media by the hash of its content: the same piece leaves the same bytes wherever it lies and however it is written, and as
     /// many of them as its tokens are taken to weigh.
-    pub(super) fn media(&mut self, raw: &[u8]) {
+    pub(super) fn media(&mut self, raw: Raw<'_>) {
         let name = digest(Value::Node(raw), ORDER_FREE_DEPTH).to_le_bytes();
         let mut filler = [0; 64];
         for place in filler.as_chunks_mut::<8>().0 {
@@ -154,7 +155,7 @@ impl Writer {
 fn digest(value: Value<'_>, depth: u32) -> u64 {
     let mut writer = Writer::new(Blocks::new(256, DIGEST_SEED, 0));
     match value {
-        Value::Node(raw) if depth > 0 && raw.starts_with(b"{") => {
+        Value::Node(raw) if depth > 0 && raw.begins_with(b'{') => {
             let mut walk = Walk::new(raw);
             walk.take(b'{');
             let mut sum = DIGEST_SEED;

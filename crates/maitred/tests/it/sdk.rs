@@ -52,14 +52,14 @@ async fn openai_python() {
         generated.clone().all(|record| record["usage_source"] == "reported"),
         "{records:#?}"
     );
-    // The engines' scheduler was what chose: with load the calls are spread.
+    // The pool's scheduler was what chose: with load the calls are spread, if not evenly, since they share their beginnings.
     let busy = gateway
         .endpoints()
         .await
         .iter()
         .filter(|endpoint| endpoint["picks"].as_u64() > Some(0))
         .count();
-    assert_eq!(busy, 3);
+    assert!(busy >= 2, "{busy} of 3");
 }
 
 #[tokio::test]
