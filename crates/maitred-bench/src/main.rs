@@ -1,7 +1,7 @@
 //! Measures maitred and other proxies side by side on one machine.
 //!
 //! Everything in one run: the same upstream, the same load, the systems in turn, several rounds. The proxy under test has
-//! one core to itself; upstream and load share the other. The figure that holds still on a shared machine is the proxy's
+//! one core to itself; upstream and load share a thread on the other, which never sleeps. The figure that holds still on a shared machine is the proxy's
 //! own CPU time per call and per relayed event, read from the kernel's scheduler statistics.
 
 #![expect(
@@ -26,6 +26,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Parser;
+use tokio::task::LocalSet;
 
 use crate::plan::Plan;
 
@@ -63,13 +64,11 @@ fn main() -> anyhow::Result<()> {
         eprintln!("other work on this machine will show in the figures: raising the priority takes root");
     }
     machine::pin_to(machine::LOAD_CORE)?;
-    let upstream = upstream::Upstream::start()?;
     let offers = systems::Offers {
         maitred: arguments.maitred,
         peers: arguments.peers,
         only: arguments.only,
     };
-    let systems = systems::start_all(&offers, &upstream)?;
     let plan = Plan {
         cases: arguments.cases,
         rounds: arguments.rounds,
@@ -78,7 +77,17 @@ fn main() -> anyhow::Result<()> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("no runtime for the load")?;
-    let results = runtime.block_on(plan::measure(&plan, &systems, &upstream))?;
+    let (systems, results) = LocalSet::new().block_on(&runtime, run(&plan, offers))?;
     println!("{}", report::render(&plan, &systems, &results));
     Ok(())
+}
+
+async fn run(plan: &Plan, offers: systems::Offers) -> anyhow::Result<(Vec<systems::System>, plan::Results)> {
+    let upstream = upstream::Upstream::start()?;
+    upstream::keep_awake();
+    let addresses = upstream.addresses.clone();
+    // A system is started by waiting for its first answer, and the endpoints live on this thread.
+    let systems = tokio::task::spawn_blocking(move || systems::start_all(&offers, &addresses)).await??;
+    let results = plan::measure(plan, &systems, &upstream).await?;
+    Ok((systems, results))
 }

@@ -18,7 +18,7 @@ pub(crate) fn render(plan: &Plan, systems: &[System], results: &Results) -> Stri
     } = plan;
     let mut text = format!(
         "Processor: {}. Each figure is best / median of {rounds} interleaved rounds of {seconds} s. The proxy has one core; \
-         the load and {ENDPOINTS} endpoints share another. CPU is the proxy's own time on its core. \
+         the load and {ENDPOINTS} endpoints share a thread on another, which never sleeps. CPU is the proxy's own time on its core. \
          \"Added\" is against `direct` in the same round.\n\n",
         processor()
     );

@@ -13,7 +13,6 @@ use tempfile::TempDir;
 
 use crate::cases::{chat_body, request};
 use crate::machine::{LOAD_CORE, PROXY_CORE, pin_to};
-use crate::upstream::Upstream;
 use crate::wire::{Framed, status};
 
 /// How long a system may take until it answers.
@@ -60,11 +59,11 @@ impl Drop for Running {
 
 impl System {
     /// The straight way to one endpoint.
-    fn direct(upstream: &Upstream) -> anyhow::Result<Self> {
+    fn direct(endpoints: &[SocketAddr]) -> anyhow::Result<Self> {
         Ok(Self {
             name: "direct",
             about: "no proxy; one endpoint, on the core of the load",
-            address: *upstream.addresses.first().context("an endpoint")?,
+            address: *endpoints.first().context("an endpoint")?,
             key: None,
             running: None,
         })
@@ -121,14 +120,14 @@ pub(crate) struct SetUp {
 }
 
 /// Starts every wanted system that can be found. `direct` comes first.
-pub(crate) fn start_all(offers: &Offers, upstream: &Upstream) -> anyhow::Result<Vec<System>> {
-    let mut systems = vec![System::direct(upstream)?];
+pub(crate) fn start_all(offers: &Offers, endpoints: &[SocketAddr]) -> anyhow::Result<Vec<System>> {
+    let mut systems = vec![System::direct(endpoints)?];
     for recipe in configs::recipes(offers) {
         if !offers.only.is_empty() && !offers.only.iter().any(|name| name == recipe.name) {
             continue;
         }
         if recipe.program.is_file() {
-            systems.push(start(&recipe, upstream)?);
+            systems.push(start(&recipe, endpoints)?);
         } else {
             eprintln!("{} is left out: there is no {}", recipe.name, recipe.program.display());
         }
@@ -136,7 +135,7 @@ pub(crate) fn start_all(offers: &Offers, upstream: &Upstream) -> anyhow::Result<
     Ok(systems)
 }
 
-fn start(recipe: &Recipe, upstream: &Upstream) -> anyhow::Result<System> {
+fn start(recipe: &Recipe, endpoints: &[SocketAddr]) -> anyhow::Result<System> {
     let folder = tempfile::Builder::new().prefix("maitred-bench-").tempdir()?;
     let (port, admin_port) = (free_port()?, free_port()?);
     let set_up = (recipe.set_up)(&Setting {
@@ -144,7 +143,7 @@ fn start(recipe: &Recipe, upstream: &Upstream) -> anyhow::Result<System> {
         folder: folder.path(),
         port,
         admin_port,
-        endpoints: &upstream.addresses,
+        endpoints,
     })?;
     for (name, text) in &set_up.files {
         fs::write(folder.path().join(name), text)?;

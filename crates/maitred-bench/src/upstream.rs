@@ -1,4 +1,4 @@
-//! Eight endpoints in one thread that answer at once, and stream at a fixed rate.
+//! Eight endpoints in the load's own thread that answer at once, and stream at a fixed rate.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
@@ -12,7 +12,7 @@ use maitred_test::vllm;
 use memchr::memmem;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::spawn_local;
 use tokio::time::MissedTickBehavior;
 
 use crate::cases::MODEL;
@@ -48,7 +48,7 @@ struct Shared {
 }
 
 impl Upstream {
-    /// Starts the endpoints in a thread of their own, on the core of the caller.
+    /// Starts the endpoints as tasks of the present [`LocalSet`](tokio::task::LocalSet).
     pub(crate) fn start() -> anyhow::Result<Self> {
         let mut listeners = Vec::new();
         for _ in 0..ENDPOINTS {
@@ -61,10 +61,8 @@ impl Upstream {
             .map(StdListener::local_addr)
             .collect::<Result<_, _>>()?;
         let shared = Arc::new(Shared::default());
-        let for_thread = Arc::clone(&shared);
-        std::thread::Builder::new()
-            .name("upstream".to_owned())
-            .spawn(move || run(listeners, for_thread))?;
+        let for_tasks = Arc::clone(&shared);
+        spawn(async move { run(listeners, &for_tasks).await });
         Ok(Self { addresses, shared })
     }
 
@@ -82,17 +80,23 @@ impl Upstream {
 /// Streams by the turn in which they are written to.
 type Turns = Rc<RefCell<Vec<Vec<TcpStream>>>>;
 
-fn run(listeners: Vec<StdListener>, shared: Arc<Shared>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let local = LocalSet::new();
-    local.block_on(&runtime, async move {
-        let turns: Turns = Rc::new(RefCell::new((0..TURNS).map(|_| Vec::new()).collect()));
-        for listener in listeners {
-            let listener = TcpListener::from_std(listener)?;
-            spawn(accept(listener, Rc::clone(&turns)));
+async fn run(listeners: Vec<StdListener>, shared: &Shared) -> anyhow::Result<()> {
+    let turns: Turns = Rc::new(RefCell::new((0..TURNS).map(|_| Vec::new()).collect()));
+    for listener in listeners {
+        let listener = TcpListener::from_std(listener)?;
+        spawn(accept(listener, Rc::clone(&turns)));
+    }
+    tick(turns, shared).await
+}
+
+/// Keeps the core of the load from falling asleep between two answers. To wake it would be the work of the proxy, and the slower
+/// the proxy the more often.
+pub(crate) fn keep_awake() {
+    spawn(async {
+        loop {
+            tokio::task::yield_now().await;
         }
-        tick(turns, &shared).await
-    })
+    });
 }
 
 #[expect(clippy::disallowed_methods, reason = "the upstream ends with the process")]
