@@ -12,6 +12,7 @@ use crate::tree::Node;
 use crate::walk::Walked;
 
 mod access;
+mod audit;
 mod engine;
 mod issuers;
 mod ledger;
@@ -66,6 +67,7 @@ impl<'a> Checker<'a> {
             quotas: self.quotas(raw),
             sharing: self.sharing(raw.sharing.as_ref()),
             ledger: self.ledger(raw.ledger.as_ref()),
+            audit: self.audit(raw.audit.as_ref()),
             prices: self.prices(&raw.prices),
             timeouts: self.timeouts(&raw.timeouts),
             limits: self.limits(&raw.limits),

@@ -1,6 +1,7 @@
 //! The file as it is written. These types mirror it, hold its defaults, and their comments are the reference.
 
 mod access;
+mod audit;
 mod ledger;
 mod listeners;
 mod pools;
@@ -21,6 +22,8 @@ use crate::forms::Name;
 
 pub use access::SecretRef;
 pub(crate) use access::{Auth, CertificateName, ClientCertificate, Issuer, JwksSource, Key, OnBehalf, TenantClaim};
+pub(crate) use audit::Audit;
+pub use audit::AuditPolicy;
 pub use ledger::{Durable, LedgerPolicy};
 pub(crate) use ledger::{Ledger, Price};
 pub(crate) use listeners::{Access, Admin, Listener, Tls};
@@ -85,6 +88,9 @@ pub(crate) struct File {
     /// Where what calls used is kept. Without it nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ledger: Option<Ledger>,
+    /// Who called what, and what was changed. Without it neither is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) audit: Option<Audit>,
     /// What tokens cost. Of several that fit a model the closest pattern wins, and of one pattern the latest date.
     #[serde(default)]
     pub(crate) prices: Vec<Price>,

@@ -17,7 +17,7 @@ pub use pool::{
     ReadinessProbe, ScrapeSettings, ShadowSettings, StartupProbe,
 };
 
-use crate::raw::{Detail, Durable, LedgerPolicy, LogFormat, LogLevel};
+use crate::raw::{AuditPolicy, Detail, Durable, LedgerPolicy, LogFormat, LogLevel};
 use crate::secret::Secret;
 
 mod auth;
@@ -43,6 +43,8 @@ pub struct Settings {
     pub classes: ClassSettings,
     /// Where what calls used is kept, if anywhere.
     pub ledger: Option<LedgerSettings>,
+    /// Where the audit is, if there is one.
+    pub audit: Option<AuditSettings>,
     /// What tokens cost.
     pub prices: Arc<Prices>,
     /// How long anything may take.
@@ -154,6 +156,19 @@ pub struct LedgerSettings {
     pub durable: Durable,
     /// How many whole months are kept besides the present one; all without.
     pub keep_months: Option<u32>,
+}
+
+/// Where the audit is, and how it is kept. The file's reference says what each means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditSettings {
+    /// The folder, relative to the configuration's folder.
+    pub folder: String,
+    /// What happens to calls while it cannot be written.
+    pub on_failure: AuditPolicy,
+    /// What an entry of a call survives.
+    pub durable: Durable,
+    /// Size from which on a file is closed.
+    pub file_size: ByteSize,
 }
 
 /// The ledger's database.
@@ -274,6 +289,7 @@ impl Settings {
             ("log", self.log != before.log),
             ("recording", self.recording != before.recording),
             ("ledger", self.ledger != before.ledger),
+            ("audit", self.audit != before.audit),
         ];
         differs
             .into_iter()

@@ -7,7 +7,7 @@ use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use maitred_runtime::{Actor, Role};
+use maitred_runtime::{Actor, Deed, Role};
 
 use crate::door::Peer;
 use crate::routes::{Need, ROUTES};
@@ -31,6 +31,14 @@ pub(crate) async fn admit(State(console): State<Console>, mut request: Request, 
         if let Some(Need::Role(role)) = need
             && !actor.role.covers(role)
         {
+            let target = format!("{} {}", request.method(), request.uri().path());
+            let deed = Deed {
+                action: "ask",
+                target: &target,
+                diff: serde_json::Value::Null,
+                version: None,
+            };
+            console.runtime.note_act("denied", &actor, deed);
             let why = format!(
                 "this needs the role `{role}`, and `{}` has the role `{}`",
                 actor.name, actor.role

@@ -5,13 +5,18 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Json, Response};
-use maitred_runtime::Actor;
+use maitred_obs::EndpointSample;
+use maitred_runtime::{Actor, Deed};
 use serde_json::json;
 
 use crate::{Console, problem};
 
 /// The Prometheus text format's content type.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Why something is not done that could not be entered.
+pub(crate) const NOT_ENTERED: &str =
+    "nothing is done: the audit cannot be written, and what is not in it must not happen; the operator must look at it";
 
 pub(crate) async fn health() -> &'static str {
     "ok\n"
@@ -70,9 +75,24 @@ pub(crate) async fn decision(State(console): State<Console>, Path(id): Path<Stri
 
 pub(crate) async fn drain(
     State(console): State<Console>,
+    Extension(actor): Extension<Actor>,
     Path((pool, address)): Path<(String, String)>,
 ) -> (StatusCode, Json<serde_json::Value>) {
-    if console.runtime.drain_endpoint(&pool, &address) {
+    let runtime = &console.runtime;
+    let is_it = |sample: &EndpointSample| sample.pool == pool && sample.endpoint == address;
+    if runtime.samples().iter().any(is_it) {
+        let target = format!("{pool}/{address}");
+        let deed = Deed {
+            action: "drain endpoint",
+            target: &target,
+            diff: serde_json::Value::Null,
+            version: None,
+        };
+        if runtime.enter_act(&actor, deed).await.is_err() {
+            return (StatusCode::SERVICE_UNAVAILABLE, problem(NOT_ENTERED));
+        }
+    }
+    if runtime.drain_endpoint(&pool, &address) {
         (StatusCode::ACCEPTED, Json(json!({ "draining": address })))
     } else {
         (

@@ -20,7 +20,7 @@ pub use decision::{
     ScoreRecord, ShadowRecord, TermRecord,
 };
 pub use log::{Level, start_log};
-pub use meters::{CallEnd, LedgerMeters, Meters, ModelMeters, PoolMeters, ShadowMeters, WaitMeters};
+pub use meters::{AuditMeters, CallEnd, LedgerMeters, Meters, ModelMeters, PoolMeters, ShadowMeters, WaitMeters};
 pub use prefix_sample::{PrefixSample, PrefixSource};
 pub use recording::{RecordedCall, Recording, RecordingOptions};
 pub use sample::{CacheSample, EndpointSample, EndpointState, SampleSource};

@@ -39,8 +39,10 @@ impl MetricConstructor<Histogram> for Buckets {
 
 type Histograms = Family<Labels, Histogram, Buckets>;
 
+mod audit;
 mod ledger;
 
+pub use audit::AuditMeters;
 pub use ledger::LedgerMeters;
 
 /// Every metric of a gateway. One per process; handed down, never global.
@@ -69,6 +71,7 @@ struct Families {
     connections_refused: Counters,
     reloads: Counters,
     ledger: LedgerMeters,
+    audit: AuditMeters,
     issuer_reads: Counters,
     pool: PoolFamilies,
 }
@@ -167,6 +170,12 @@ impl Meters {
             .inc();
     }
 
+    /// The handle for what concerns the audit.
+    #[must_use]
+    pub fn audit(&self) -> AuditMeters {
+        self.families.audit.clone()
+    }
+
     /// The handle for what concerns the ledger.
     #[must_use]
     pub fn ledger(&self) -> LedgerMeters {
@@ -228,6 +237,7 @@ impl Families {
             connections_refused: register(registry, &metric::CONNECTIONS_REFUSED, Counters::default()),
             reloads: register(registry, &metric::RELOADS, Counters::default()),
             ledger: LedgerMeters::register(registry),
+            audit: AuditMeters::register(registry),
             issuer_reads: register(registry, &metric::ISSUER_READS, Counters::default()),
             pool: PoolFamilies {
                 picks: register(registry, &metric::PICKS, Counters::default()),

@@ -160,6 +160,14 @@ metrics! {
         "Calls refused because the ledger could not be written: spool_full, overrun, late, database_down. Not refused, but left out of it: not_entered, calls that found no endpoint meanwhile";
     LEDGER_ERRORS: Counter "maitred_ledger_errors" ["kind"]
         "Failures of the ledger's parts: spool, damaged, unreachable, refused, timeout, schema";
+    AUDIT_ENTRIES: Counter "maitred_audit_entries" []
+        "Entries written to the audit";
+    AUDIT_HEAD: Gauge "maitred_audit_head" []
+        "Number of the newest entry of the audit that is on the disk";
+    AUDIT_LOST: Counter "maitred_audit_lost_entries" []
+        "Entries that the audit had no room for while it could not be written; how many is entered later";
+    AUDIT_ERRORS: Counter "maitred_audit_errors" []
+        "Failed attempts to write the audit; each is tried again";
     RELOADS: Counter "maitred_config_reloads" ["result"]
         "Reloads of the configuration, by result; an invalid file leaves the running settings untouched";
     ISSUER_READS: Counter "maitred_issuer_reads" ["issuer", "result"]

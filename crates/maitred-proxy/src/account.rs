@@ -275,6 +275,20 @@ impl Account {
         response
     }
 
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The endpoint of the last attempt.
+    pub(crate) fn endpoint_address(&self) -> Option<&str> {
+        self.endpoint.as_ref().map(|(address, _)| address.as_str())
+    }
+
+    /// The answer's status, as records show it.
+    pub(crate) const fn status_shown(&self) -> u16 {
+        if self.status == 0 { CLIENT_CLOSED } else { self.status }
+    }
+
     pub(crate) fn set_detail(&mut self, detail: String) {
         self.detail = Some(detail);
     }
@@ -317,6 +331,7 @@ impl Account {
         self.gate.meters.active_calls.dec();
         self.record();
         self.write_record(status, &end);
+        self.enter_audit(status);
         self.keep_decision(&end);
     }
 
@@ -379,7 +394,7 @@ impl Account {
         record.client = &self.client.address;
         record.method = self.method.as_str();
         record.path = &self.path;
-        record.status = if self.status == 0 { CLIENT_CLOSED } else { self.status };
+        record.status = self.status_shown();
         record.detail = self.detail.as_deref();
         record.stream = self.is_stream;
         record.attempts = self.attempts;

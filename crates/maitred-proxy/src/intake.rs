@@ -102,6 +102,12 @@ pub(crate) fn open_to_calls(runtime: &Runtime) -> Result<(), Fault> {
             "this gateway is shutting down; try again",
         ));
     }
+    if runtime.audit().is_some_and(|audit| !audit.takes_calls()) {
+        return Err(Fault::new(
+            FaultKind::AuditUnavailable,
+            "the gateway cannot record who calls and does not let calls go unrecorded; try again later",
+        ));
+    }
     Ok(())
 }
 

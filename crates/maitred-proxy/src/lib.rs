@@ -32,5 +32,6 @@ mod relay;
 mod seldom;
 mod shard;
 mod through;
+mod trail;
 
 pub use plane::{DataPlane, PlaneOptions};

@@ -4,6 +4,7 @@
 //! hands out what they decide. Both faces of maitred ask here, so both give the same pick for the same facts. It knows no
 //! client protocol.
 
+mod acts;
 mod booking;
 mod certificate;
 mod clock;
@@ -34,6 +35,7 @@ mod waiting;
 mod watch;
 mod zmtp;
 
+pub use acts::Deed;
 pub use booking::{Ask, Booking, NoPlace};
 pub use certificate::certificate_names;
 pub use clock::Clock;
@@ -42,6 +44,7 @@ pub use decisions::{DecisionRing, Decisions};
 pub use host::PoolHost;
 pub use ledger::{CallFacts, Ended, Kept};
 pub use maitred_sched::Delivery;
+pub use maitred_store::audit::{CallEnded, NotEntered};
 pub use maitred_store::ledger::{Expected, Unavailable};
 pub use maitred_tenant::{Actor, Amount, CertificateName, CertificateNames, Price, Principal, Role, Standing, Subject};
 pub use pins::Pins;

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use maitred_config::{PoolSettings, Settings};
 use maitred_obs::{EndpointSample, Meters};
 use maitred_sched::DrainCause;
+use maitred_store::audit::Audit;
 use maitred_store::ledger::Ledger;
 use maitred_types::{Address, PoolName};
 use parking_lot::Mutex;
@@ -38,6 +39,7 @@ pub struct Runtime {
     pools: Mutex<BTreeMap<PoolName, Kept>>,
     quota: Arc<QuotaHost>,
     ledger: OnceLock<Arc<Ledger>>,
+    audit: OnceLock<Arc<Audit>>,
     issuers: Issuers,
     is_draining: AtomicBool,
 }
@@ -66,6 +68,7 @@ impl Runtime {
             pools: Mutex::new(BTreeMap::new()),
             quota: QuotaHost::new(&settings.quotas.limits, clock),
             ledger: OnceLock::new(),
+            audit: OnceLock::new(),
             issuers: Issuers::default(),
             is_draining: AtomicBool::new(false),
         });
@@ -180,6 +183,17 @@ impl Runtime {
     #[must_use]
     pub fn ledger(&self) -> Option<&Arc<Ledger>> {
         self.ledger.get()
+    }
+
+    /// From now on calls and acts are entered in `audit`. Only the first one counts.
+    pub fn keep_audit(&self, audit: Audit) {
+        self.audit.get_or_init(|| Arc::new(audit));
+    }
+
+    /// Where it is entered who did what, if it is.
+    #[must_use]
+    pub fn audit(&self) -> Option<&Arc<Audit>> {
+        self.audit.get()
     }
 
     /// Why calls went where they went.

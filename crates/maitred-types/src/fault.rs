@@ -114,6 +114,8 @@ faults! {
         "Quota cannot be checked, and the policy is to refuse rather than to let calls through unmetered. Try again.";
     LedgerUnavailable: "ledger_unavailable", 503, "server_error", "overloaded_error", 14, Gateway,
         "The call cannot be entered in the ledger, and calls are not let through unmetered: the policy is `reject`, or the spool is full. Try again; the operator must look at it.";
+    AuditUnavailable: "audit_unavailable", 503, "server_error", "overloaded_error", 14, Gateway,
+        "The audit cannot be written, and the policy is to refuse calls rather than to let them go unrecorded. Try again; the operator must look at it.";
     ClientClosed: "client_closed", 499, "invalid_request_error", "invalid_request_error", 1, Client,
         "The client went away before the answer was complete. Only records and metrics show it.";
     NoEndpoint: "no_endpoint", 503, "server_error", "overloaded_error", 14, Gateway,

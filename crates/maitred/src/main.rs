@@ -6,6 +6,7 @@
 )]
 
 mod admin;
+mod audit;
 #[cfg(test)]
 mod cli_reference;
 mod config_file;
@@ -51,6 +52,8 @@ enum Command {
     Usage(usage::UsageArgs),
     /// Look after the ledger's database.
     Store(ledger::StoreArgs),
+    /// Check and read the audit.
+    Audit(audit::AuditArgs),
     /// Make keys.
     Keys(keys::KeysArgs),
     /// Run three simulated endpoints and a gateway in front of them.
@@ -82,6 +85,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain::run(&args),
         Command::Usage(args) => usage::run(&args),
         Command::Store(args) => ledger::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Keys(args) => keys::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Lab(args) => lab::run(&args),

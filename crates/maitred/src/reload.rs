@@ -1,11 +1,13 @@
 //! Loading the configuration anew, on SIGHUP and when the file has changed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_obs::Meters;
-use maitred_runtime::Runtime;
+use maitred_runtime::{Actor, Deed, Role, Runtime};
+use maitred_store::chain::ChainHash;
+use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config_file;
@@ -17,6 +19,10 @@ use crate::tls::Certificates;
 const LOOK: Duration = Duration::from_millis(500);
 /// Every how many looks the certificates are read again too.
 const CERTIFICATES: u32 = 20;
+
+/// Lines of a difference that the audit shows, and how much of each.
+const DIFF_LINES: usize = 100;
+const DIFF_WIDTH: usize = 200;
 
 /// Watches one file.
 #[derive(Debug)]
@@ -90,7 +96,7 @@ impl Reloader {
                 return;
             }
         };
-        self.text = text;
+        let old = std::mem::replace(&mut self.text, text);
         let before = self.runtime.snapshot();
         let settings = loaded.settings;
         if settings == *before.settings() {
@@ -111,8 +117,62 @@ impl Reloader {
         }
         self.runtime.apply(settings);
         self.meters.reloaded("applied");
+        note_file(&self.runtime, "reload", &self.path, diff(&old, &self.text));
         tracing::info!("the new configuration is in force");
     }
+}
+
+/// Enters in the audit what the file of this path has brought.
+pub(crate) fn note_file(runtime: &Runtime, action: &str, path: &Path, diff: Value) {
+    let actor = Actor {
+        name: "configuration".into(),
+        role: Role::Admin,
+    };
+    let target = path.display().to_string();
+    let deed = Deed {
+        action,
+        target: &target,
+        diff,
+        version: None,
+    };
+    runtime.note_act("change", &actor, deed);
+}
+
+/// The hash of a file, so that what it said can be proven where a copy of it is kept.
+pub(crate) fn hash_of(text: &str) -> Value {
+    json!({ "sha256": ChainHash::of(text.as_bytes()).to_string() })
+}
+
+/// From the first to the last line that differ: what stood there, and what stands there now.
+fn diff(old: &str, new: &str) -> Value {
+    let (old_lines, new_lines): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
+    let same = |(one, two): &(&&str, &&str)| one == two;
+    let before = old_lines.iter().zip(&new_lines).take_while(same).count();
+    let room = old_lines.len().min(new_lines.len()) - before;
+    let behind = old_lines
+        .iter()
+        .rev()
+        .zip(new_lines.iter().rev())
+        .take(room)
+        .take_while(same)
+        .count();
+    let cut = |lines: &[&str]| {
+        let differ = lines.get(before..lines.len() - behind).unwrap_or_default();
+        let shown = differ
+            .iter()
+            .take(DIFF_LINES)
+            .map(|line| line.chars().take(DIFF_WIDTH).collect::<String>());
+        shown.collect::<Vec<_>>()
+    };
+    let differ = (old_lines.len() - before - behind).max(new_lines.len() - before - behind);
+    let mut diff = hash_of(new);
+    diff["line"] = (before + 1).into();
+    diff["before"] = cut(&old_lines).into();
+    diff["after"] = cut(&new_lines).into();
+    if differ > DIFF_LINES {
+        diff["lines_not_shown"] = (differ - DIFF_LINES).into();
+    }
+    diff
 }
 
 async fn asked(hangup: &mut Option<tokio::signal::unix::Signal>) {
@@ -121,5 +181,29 @@ async fn asked(hangup: &mut Option<tokio::signal::unix::Signal>) {
             hangup.recv().await;
         }
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_from_the_first_to_the_last_line_that_differ() {
+        let check = |old: &str, new: &str, line: u64, before: &[&str], after: &[&str]| {
+            let found = diff(old, new);
+            assert_eq!(
+                (&found["line"], &found["before"], &found["after"]),
+                (&json!(line), &json!(before), &json!(after))
+            );
+        };
+        check("a\nb\nc", "a\nB\nc", 2, &["b"], &["B"]);
+        check("a\nc", "a\nb\nc", 2, &[], &["b"]);
+        check("a\na", "a", 2, &["a"], &[]);
+        check("a", "a", 2, &[], &[]);
+        check("", "x", 1, &[], &["x"]);
+        let long = "x\n".repeat(DIFF_LINES + 3);
+        assert_eq!(diff("", &long)["lines_not_shown"], 3);
+        assert!(diff("", &"y".repeat(1000))["after"][0].as_str().unwrap().len() == DIFF_WIDTH);
     }
 }

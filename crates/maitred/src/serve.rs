@@ -17,9 +17,10 @@ use maitred_runtime::{Clock, Runtime, Tasks};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::audit;
 use crate::config_file;
 use crate::ledger;
-use crate::reload::Reloader;
+use crate::reload::{self, Reloader};
 use crate::tls::{self, Certificates};
 
 /// Threads for everything that is not the data path: scraping, probes, administration.
@@ -33,6 +34,8 @@ const RECORDED_BLOCK: u32 = 64;
 const LAST_SNAPSHOTS: Duration = Duration::from_secs(10);
 /// How long the ledger's database may take for the last rows.
 const LAST_ROWS: Duration = Duration::from_secs(10);
+/// How long the disk may take for the last entries of the audit.
+const LAST_ENTRIES: Duration = Duration::from_secs(10);
 /// How long the reader of access records may take for the last of them.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 
@@ -159,6 +162,10 @@ impl Gateway {
         if let Some(ledger) = &runtime.snapshot().settings().ledger {
             runtime.keep_ledger(ledger::open(&args.config, ledger, meters.ledger()).await?);
         }
+        if let Some(settings) = &runtime.snapshot().settings().audit {
+            runtime.keep_audit(audit::open(&args.config, settings, meters.audit())?);
+            reload::note_file(&runtime, "load", &args.config, reload::hash_of(&text));
+        }
         let listener = TcpListener::bind(admin)
             .await
             .with_context(|| format!("cannot listen on {admin} (admin)"))?;
@@ -219,6 +226,7 @@ impl Gateway {
             tracing::warn!(tasks = self.tasks.running(), "some background work did not end in time");
         }
         close_ledger(&self.runtime).await;
+        close_audit(&self.runtime).await;
         let (records, recording) = (self.records, self.recording);
         let closed = tokio::task::spawn_blocking(move || {
             records.close(LAST_RECORDS);
@@ -267,6 +275,17 @@ async fn close_ledger(runtime: &Runtime) {
     let closed = tokio::task::spawn_blocking(move || ledger.close(LAST_ROWS));
     if !closed.await.unwrap_or(false) {
         tracing::warn!("the ledger's last rows stay in its spool; the next start brings them to the database");
+    }
+}
+
+/// Writes out the last entries of the audit.
+async fn close_audit(runtime: &Runtime) {
+    let Some(audit) = runtime.audit().map(Arc::clone) else {
+        return;
+    };
+    let closed = tokio::task::spawn_blocking(move || audit.close(LAST_ENTRIES));
+    if !closed.await.unwrap_or(false) {
+        tracing::error!("the last entries of the audit could not be written");
     }
 }
 

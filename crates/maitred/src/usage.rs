@@ -83,7 +83,7 @@ pub(crate) fn run(args: &UsageArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// A point of time: so long ago, or a date.
-fn moment(text: &str, now: UnixMillis) -> anyhow::Result<UnixMillis> {
+pub(crate) fn moment(text: &str, now: UnixMillis) -> anyhow::Result<UnixMillis> {
     let units = [
         ('d', DAY_MS),
         ('h', DAY_MS / 24),
@@ -209,7 +209,7 @@ fn csv(by: &[By], lines: &Lines) -> String {
 }
 
 /// A cell. One that a spreadsheet would take for a formula is not let through as such.
-fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     let value = if value.starts_with(['=', '+', '-', '@', '\t', '\r']) {
         format!("'{value}")
     } else {

@@ -1,0 +1,45 @@
+//! `audit`.
+
+use maitred_types::ByteSize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ledger::Durable;
+use crate::forms::{FilePath, Size};
+
+/// Who called what and when, what answered and how it ended; and every act of administration. A chain of hashes: `maitred audit verify`
+/// shows whether anything was changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Audit {
+    /// The folder of its files, of which one gateway writes. It must be on a disk that outlives the gateway.
+    pub(crate) folder: FilePath,
+    /// What happens to calls while it cannot be written. Acts of administration are refused then.
+    #[serde(default)]
+    pub(crate) on_failure: AuditPolicy,
+    /// What an entry of a call survives, some milliseconds after the call. Acts of administration always survive the machine's death.
+    #[serde(default = "machine")]
+    pub(crate) durable: Durable,
+    /// Size from which on a file is closed and the next one begun.
+    #[serde(default = "file_size")]
+    pub(crate) file_size: Size,
+}
+
+const fn machine() -> Durable {
+    Durable::Machine
+}
+
+fn file_size() -> Size {
+    Size::new(ByteSize::mib(16))
+}
+
+/// What happens to calls while the audit cannot be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditPolicy {
+    /// None begins. What those that run leave is kept in memory meanwhile.
+    #[default]
+    Refuse,
+    /// They go on. What 8 MiB of memory cannot hold is lost; how many entries that were is entered later, and counted.
+    Continue,
+}

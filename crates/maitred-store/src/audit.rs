@@ -1,0 +1,177 @@
+//! The audit: who called what and when, which model and endpoint answered and how it ended; and every act of administration with
+//! its difference and its actor. A [chain](crate::chain) of entries in append-only files, the segments, of which one process writes.
+//!
+//! Calls do not wait for the audit: an entry is made when a call is over, put into a bounded buffer, and written by one thread,
+//! together with what has gathered meanwhile. Acts of administration wait until theirs is on the disk. When the disk takes nothing, the
+//! policy says whether calls may still begin.
+
+mod entry;
+mod queue;
+mod verify;
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_obs::{AuditMeters, rfc3339};
+use maitred_types::UnixMillis;
+use serde::Serialize;
+
+pub use entry::{Act, CallEnded};
+pub use verify::{Report, Segment, Verdict, segments, verify};
+
+use crate::chain::{ChainError, ChainFile, Head, LINE_MAX, claimed};
+use queue::{Shared, Writer};
+
+/// What happens to calls while the audit cannot be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// None begins. The entries of those that run are kept.
+    #[default]
+    Refuse,
+    /// They go on. Entries that find no room are lost, which is counted and entered.
+    Continue,
+}
+
+/// Where the audit is, and how it is kept.
+#[derive(Clone, Debug)]
+pub struct AuditOptions {
+    /// The folder of the segments.
+    pub folder: PathBuf,
+    /// What happens to calls while it cannot be written.
+    pub on_failure: OnFailure,
+    /// Whether the disk is waited for with the entries of calls too.
+    pub sync: bool,
+    /// Size from which on a segment is closed and the next one begun, in bytes.
+    pub segment: u64,
+    /// The civil clock.
+    pub now: fn() -> UnixMillis,
+}
+
+/// The audit, as a gateway writes it. One per folder.
+#[derive(Debug)]
+pub struct Audit {
+    shared: Arc<Shared>,
+    now: fn() -> UnixMillis,
+    /// Held as long as this process lives.
+    _lock: File,
+}
+
+/// An act could not be entered, so it must not be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotEntered;
+
+impl std::fmt::Display for NotEntered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the audit cannot be written")
+    }
+}
+
+impl std::error::Error for NotEntered {}
+
+impl Audit {
+    /// Opens the audit, and enters that this gateway starts. An entry that an earlier one has not written to its end is cut off, which
+    /// is entered too.
+    ///
+    /// # Errors
+    /// The folder cannot be written, another process writes it, or its newest segment is not as it was written.
+    pub fn open(options: &AuditOptions, meters: AuditMeters) -> Result<Self, ChainError> {
+        let folder = &options.folder;
+        let failed = |error| ChainError::File(folder.clone(), error);
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let lock = lock(folder)?;
+        let newest = segments(folder).map_err(failed)?.pop();
+        let (segment, found) = match newest {
+            Some(path) => ChainFile::open(&path, |bytes| claimed(bytes).unwrap_or(Head::EMPTY), |_, _| {})?,
+            None => ChainFile::open(&segment_path(folder, 1), |_| Head::EMPTY, |_, _| {})?,
+        };
+        let shared = Shared::new(options.on_failure, found.head, meters);
+        let audit = Self {
+            shared: Arc::clone(&shared),
+            now: options.now,
+            _lock: lock,
+        };
+        audit.enter(&entry::Started {
+            kind: "start",
+            at: rfc3339((options.now)()),
+            version: env!("CARGO_PKG_VERSION"),
+            torn_bytes: (found.torn > 0).then_some(found.torn),
+        });
+        let writer = Writer::new(shared, segment, options);
+        let thread = std::thread::Builder::new().name("audit".into());
+        thread.spawn(move || writer.write_until_closed()).map_err(failed)?;
+        Ok(audit)
+    }
+
+    /// Whether calls may begin.
+    #[must_use]
+    pub fn takes_calls(&self) -> bool {
+        self.shared.takes_calls()
+    }
+
+    /// Enters something. Nobody waits for it.
+    pub fn enter(&self, entry: &impl Serialize) {
+        if let Some(members) = members(entry) {
+            self.shared.push(&members);
+        }
+    }
+
+    /// Enters something and waits until the disk has it.
+    ///
+    /// # Errors
+    /// It is not known to be there, and may or may not be entered later.
+    pub async fn enter_durably(&self, entry: &impl Serialize, patience: Duration) -> Result<(), NotEntered> {
+        let members = members(entry).ok_or(NotEntered)?;
+        let told = self.shared.push_and_tell(&members).ok_or(NotEntered)?;
+        match tokio::time::timeout(patience, told).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(NotEntered),
+        }
+    }
+
+    /// The newest entry on the disk.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        self.shared.head()
+    }
+
+    /// Enters that the gateway ends, and writes out what there is, if the disk takes it within `limit`. Blocks for as long. Says
+    /// whether all was written.
+    pub fn close(&self, limit: Duration) -> bool {
+        self.enter(&entry::Ended {
+            kind: "end",
+            at: rfc3339((self.now)()),
+        });
+        self.shared.close(limit)
+    }
+}
+
+/// The members of what `entry` is in JSON; `None` if it is no object, or too large.
+fn members(entry: &impl Serialize) -> Option<Vec<u8>> {
+    let json = serde_json::to_vec(entry).ok()?;
+    let members = json.strip_prefix(b"{")?.strip_suffix(b"}")?;
+    // The frame of a line takes some two hundred bytes.
+    let fits = !members.is_empty() && members.len() + 256 < LINE_MAX;
+    fits.then(|| members.to_vec())
+}
+
+fn lock(folder: &Path) -> Result<File, ChainError> {
+    let path = folder.join("lock");
+    let mut options = OpenOptions::new();
+    let opened = options.write(true).create(true).truncate(false).open(&path);
+    let lock = opened.map_err(|error| ChainError::File(path.clone(), error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(ChainError::Taken(folder.to_owned())),
+        Err(TryLockError::Error(error)) => Err(ChainError::File(path, error)),
+    }
+}
+
+/// The file of the segment that begins with the entry of this number. Names sort as numbers do.
+fn segment_path(folder: &Path, first: u64) -> PathBuf {
+    folder.join(format!("audit-{first:016}.jsonl"))
+}
+
+#[cfg(test)]
+mod tests;

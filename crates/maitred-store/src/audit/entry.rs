@@ -1,0 +1,103 @@
+//! What is entered. There is no field for what a prompt or an answer says.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A call that is over.
+#[derive(Clone, Debug, Serialize)]
+pub struct CallEnded<'a> {
+    /// `call`.
+    pub kind: &'static str,
+    /// When it arrived, in UTC.
+    pub at: String,
+    /// Its id.
+    pub request_id: &'a str,
+    /// Whose it was.
+    pub tenant: &'a str,
+    /// On whose behalf.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<&'a str>,
+    /// With which key, by its public part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<&'a str>,
+    /// Whose token it showed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<&'a str>,
+    /// A key was shown that is no one user's, and no user is known: nobody can say who it was.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared_key: bool,
+    /// The client's address.
+    pub client: &'a str,
+    /// What was asked for.
+    pub path: &'a str,
+    /// The model, as the client named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<&'a str>,
+    /// The model, as the endpoint calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub served: Option<&'a str>,
+    /// The pool that answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<&'a str>,
+    /// The endpoint of the last attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<&'a str>,
+    /// How many endpoints were tried.
+    pub attempts: u32,
+    /// How it ended.
+    pub outcome: &'static str,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<&'static str>,
+    /// The answer's status.
+    pub status: u16,
+}
+
+/// An act of administration.
+#[derive(Clone, Debug, Serialize)]
+pub struct Act<'a> {
+    /// `change` for what was done, `denied` for what was not allowed.
+    pub kind: &'static str,
+    /// When, in UTC.
+    pub at: String,
+    /// Who did it.
+    pub by: &'a str,
+    /// In which role.
+    pub role: &'a str,
+    /// What was done.
+    pub action: &'a str,
+    /// To what.
+    pub target: &'a str,
+    /// What was before and is now; only what differs.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub diff: Value,
+    /// The version of the run-time changes that this is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+}
+
+/// A gateway starts.
+#[derive(Debug, Serialize)]
+pub(super) struct Started {
+    pub(super) kind: &'static str,
+    pub(super) at: String,
+    pub(super) version: &'static str,
+    /// Bytes of the entry that an earlier one was writing when it died; they were cut off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) torn_bytes: Option<u64>,
+}
+
+/// A gateway ends.
+#[derive(Debug, Serialize)]
+pub(super) struct Ended {
+    pub(super) kind: &'static str,
+    pub(super) at: String,
+}
+
+/// Entries were lost.
+#[derive(Debug, Serialize)]
+pub(super) struct Lost {
+    pub(super) kind: &'static str,
+    pub(super) at: String,
+    pub(super) entries: u64,
+}

@@ -1,0 +1,195 @@
+use maitred_obs::Meters;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::chain::{ChainHash, Flaw};
+
+fn options(folder: &TempDir, segment: u64) -> AuditOptions {
+    AuditOptions {
+        folder: folder.path().join("audit"),
+        on_failure: OnFailure::Refuse,
+        sync: false,
+        segment,
+        now: || UnixMillis::new(1_700_000_000_000),
+    }
+}
+
+fn open(options: &AuditOptions) -> Result<Audit, ChainError> {
+    Audit::open(options, Meters::new("0").audit())
+}
+
+/// A folder with several segments of calls, and where its audit is.
+fn written(calls: u32) -> (TempDir, AuditOptions) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(&folder, 1_500);
+    let audit = open(&options).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    for call in 0..calls {
+        // One by one, so that segments are closed where they are full.
+        let entry = json!({ "kind": "call", "call": call });
+        runtime
+            .block_on(audit.enter_durably(&entry, Duration::from_secs(60)))
+            .unwrap();
+    }
+    assert!(audit.close(Duration::from_secs(60)));
+    (folder, options)
+}
+
+fn entries(options: &AuditOptions) -> (Vec<Value>, Report) {
+    let mut entries = Vec::new();
+    let report = verify(&options.folder, None, |line| {
+        entries.push(serde_json::from_slice(line).unwrap());
+    })
+    .unwrap();
+    (entries, report)
+}
+
+fn head_of(options: &AuditOptions) -> Head {
+    entries(options).1.head
+}
+
+#[test]
+fn what_is_entered_is_there_in_order_over_segments_and_starts() {
+    let (_folder, options) = written(30);
+    let audit = open(&options).unwrap();
+    audit.enter(&json!({ "kind": "call", "call": 30 }));
+    assert!(audit.close(Duration::from_secs(60)));
+    let (entries, report) = entries(&options);
+    assert_eq!(report.verdict, Verdict::Intact);
+    assert!(report.segments.len() > 2, "{report:?}");
+    let kinds: Vec<_> = entries.iter().filter_map(|entry| entry["kind"].as_str()).collect();
+    let ends = ["start", "end"];
+    assert_eq!(kinds.iter().filter(|kind| ends.contains(kind)).count(), 4);
+    let calls: Vec<_> = entries.iter().filter_map(|entry| entry["call"].as_u64()).collect();
+    assert_eq!(calls, (0..=30).collect::<Vec<_>>());
+    assert_eq!(entries[0]["at"], "2023-11-14T22:13:20.000Z");
+}
+
+#[test]
+fn a_flipped_byte_in_any_segment_is_found_where_it_is() {
+    let (_folder, options) = written(20);
+    let files = segments(&options.folder).unwrap();
+    proptest!(|(which: prop::sample::Index, at: prop::sample::Index, bit in 0_u8..8)| {
+        let file = which.get(&files);
+        let whole = std::fs::read(file).unwrap();
+        let at = at.index(whole.len());
+        let line = whole[..at].iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << bit;
+        std::fs::write(file, &bytes).unwrap();
+        let verdict = entries(&options).1.verdict;
+        std::fs::write(file, &whole).unwrap();
+        let is_there = matches!(&verdict, Verdict::Broken { file: found, line: of, .. } if found == file && *of == line);
+        prop_assert!(is_there, "{verdict:?} in {file:?}, line {line}");
+    });
+    assert_eq!(entries(&options).1.verdict, Verdict::Intact);
+}
+
+#[test]
+fn what_was_cut_off_at_a_boundary_is_noticed_by_a_head_that_was_kept() {
+    let (_folder, options) = written(6);
+    let head = head_of(&options);
+    let newest = segments(&options.folder).unwrap().pop().unwrap();
+    let bytes = std::fs::read(&newest).unwrap();
+    let before_last = bytes[..bytes.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |at| at + 1);
+    std::fs::write(&newest, &bytes[..before_last]).unwrap();
+    assert_eq!(
+        entries(&options).1.verdict,
+        Verdict::Intact,
+        "the rest is right in itself"
+    );
+    let with = |anchor| verify(&options.folder, Some(anchor), |_| {}).unwrap();
+    assert_eq!(with(head.hash).verdict, Verdict::Missing);
+    let kept = head_of(&options);
+    let report = with(kept.hash);
+    assert_eq!((report.verdict, report.anchor), (Verdict::Intact, Some(kept.number)));
+    // A chain that was made anew is right in itself too.
+    let (_other, other) = written(6);
+    let report = verify(&other.folder, Some(ChainHash::parse(&"0".repeat(64)).unwrap()), |_| {}).unwrap();
+    assert_eq!(report.verdict, Verdict::Missing);
+}
+
+#[test]
+fn a_torn_end_is_no_tampering_and_is_gone_on_from() {
+    let (_folder, options) = written(3);
+    let newest = segments(&options.folder).unwrap().pop().unwrap();
+    let bytes = std::fs::read(&newest).unwrap();
+    let head = head_of(&options);
+    std::fs::write(&newest, &bytes[..bytes.len() - 7]).unwrap();
+    let verdict = entries(&options).1.verdict;
+    assert!(matches!(verdict, Verdict::Torn { .. }), "{verdict:?}");
+    let audit = open(&options).unwrap();
+    assert!(audit.close(Duration::from_secs(60)));
+    let (entries, report) = entries(&options);
+    assert_eq!(report.verdict, Verdict::Intact);
+    let start = entries.iter().rfind(|entry| entry["kind"] == "start").unwrap();
+    assert!(start["torn_bytes"].as_u64().unwrap() > 0, "{start}");
+    // In place of the torn entry stands another.
+    assert_eq!(start["n"], head.number);
+}
+
+#[test]
+fn what_was_changed_is_not_gone_on_from() {
+    let (_folder, options) = written(3);
+    let newest = segments(&options.folder).unwrap().pop().unwrap();
+    let text = std::fs::read_to_string(&newest).unwrap();
+    std::fs::write(&newest, text.replacen("\"kind\"", "\"kinD\"", 1)).unwrap();
+    match open(&options).unwrap_err() {
+        ChainError::Broken { file, line, flaw } => assert_eq!((file, line, flaw), (newest, 1, Flaw::Altered)),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn one_process_writes_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(&folder, 1 << 20);
+    let first = open(&options).unwrap();
+    assert!(matches!(open(&options), Err(ChainError::Taken(_))));
+    assert!(first.takes_calls());
+    assert!(first.close(Duration::from_secs(60)));
+    drop(first);
+    assert!(open(&options).is_ok());
+}
+
+#[test]
+fn older_segments_may_be_taken_away() {
+    let (_folder, options) = written(30);
+    let files = segments(&options.folder).unwrap();
+    std::fs::remove_file(&files[0]).unwrap();
+    let report = entries(&options).1;
+    assert_eq!(report.verdict, Verdict::Intact);
+    assert!(report.first > 1);
+    // But none in between.
+    std::fs::remove_file(&files[2]).unwrap();
+    let verdict = entries(&options).1.verdict;
+    assert!(
+        matches!(
+            &verdict,
+            Verdict::Broken {
+                line: 1,
+                flaw: Flaw::Misplaced,
+                ..
+            }
+        ),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn what_is_too_large_is_not_entered() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(&folder, 1 << 20);
+    let audit = open(&options).unwrap();
+    audit.enter(&json!({ "kind": "call", "text": "x".repeat(LINE_MAX) }));
+    assert!(audit.close(Duration::from_secs(60)));
+    assert_eq!(entries(&options).0.len(), 2);
+}

@@ -1,0 +1,239 @@
+//! `maitred audit`: whether the audit is as it was written, and what is in it; and how `maitred serve` opens it.
+
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use maitred_config::{AuditPolicy, AuditSettings, Durable};
+use maitred_obs::AuditMeters;
+use maitred_store::audit::{Audit, AuditOptions, OnFailure, Report, Verdict, verify};
+use maitred_store::chain::ChainHash;
+use maitred_types::UnixMillis;
+use serde_json::Value;
+
+use crate::config_file::{self, beside};
+use crate::ledger::now;
+use crate::usage::{moment, quoted};
+
+/// The columns of a table of entries; what else an entry has stands in the last one, as JSON.
+const COLUMNS: [&str; 17] = [
+    "n",
+    "at",
+    "kind",
+    "request_id",
+    "tenant",
+    "user",
+    "key",
+    "model",
+    "served",
+    "endpoint",
+    "outcome",
+    "fault",
+    "status",
+    "by",
+    "action",
+    "target",
+    "hash",
+];
+
+/// Options of `maitred audit`.
+#[derive(Args, Debug)]
+pub(crate) struct AuditArgs {
+    #[command(subcommand)]
+    command: AuditCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum AuditCommand {
+    /// Say whether every entry is as it was written; if not, which is the first that is not.
+    Verify(VerifyArgs),
+    /// Print the entries, as far as they are as they were written.
+    Export(ExportArgs),
+}
+
+/// Where the audit is.
+#[derive(Args, Debug)]
+struct PlaceArgs {
+    /// The configuration file that names the audit.
+    #[arg(short, long, value_name = "FILE", default_value = "maitred.yaml")]
+    config: PathBuf,
+    /// The audit's folder, for one that is not in the configuration, such as a copy.
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct VerifyArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// The hash of an entry that must be there, kept from an earlier run of this command. Without one, entries that were cut off
+    /// at the end are not noticed.
+    #[arg(long, value_name = "HASH", value_parser = hash)]
+    head: Option<ChainHash>,
+}
+
+#[derive(Args, Debug)]
+struct ExportArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Entries from then on: a time ago such as `30d` or `12h`, or a date. All, if not given.
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// How the entries look.
+    #[arg(long, value_name = "FORMAT", default_value = "json")]
+    format: Format,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// One object a line, just as it is in the audit.
+    Json,
+    /// For spreadsheets (RFC 4180).
+    Csv,
+}
+
+fn hash(text: &str) -> Result<ChainHash, String> {
+    ChainHash::parse(text).ok_or_else(|| "64 hexadecimal digits, as this command prints them".to_owned())
+}
+
+/// Runs one of the commands.
+pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        AuditCommand::Verify(args) => check(args),
+        AuditCommand::Export(args) => export(args),
+    }
+}
+
+fn check(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    let report = read(&args.place, args.head, |_| {})?;
+    print!("{}", told(&report, args.head));
+    Ok(match report.verdict {
+        Verdict::Intact | Verdict::Torn { .. } => ExitCode::SUCCESS,
+        Verdict::Broken { .. } | Verdict::Missing => ExitCode::FAILURE,
+    })
+}
+
+fn read(place: &PlaceArgs, anchor: Option<ChainHash>, take: impl FnMut(&[u8])) -> anyhow::Result<Report> {
+    let folder = match &place.folder {
+        Some(folder) => folder.clone(),
+        None => {
+            let (_, loaded) = config_file::read(&place.config)?;
+            let Some(audit) = &loaded.settings.audit else {
+                bail!(
+                    "{} has no audit; add one:\naudit:\n  folder: audit",
+                    place.config.display()
+                );
+            };
+            beside(&place.config, &audit.folder)
+        }
+    };
+    verify(&folder, anchor, take).with_context(|| format!("cannot read the audit in {}", folder.display()))
+}
+
+/// What was found, for people.
+fn told(report: &Report, anchor: Option<ChainHash>) -> String {
+    let head = &report.head;
+    let count = (head.number + 1).saturating_sub(report.first);
+    let mut text = match &report.verdict {
+        Verdict::Intact => "intact\n".to_owned(),
+        Verdict::Torn { file, bytes } => format!(
+            "intact, but for the last entry in {}: {bytes} bytes of it are written and the rest is not. A gateway is writing it, or died \
+             while it was; what was in it had not been confirmed to anybody\n",
+            file.display()
+        ),
+        Verdict::Broken { file, line, flaw } => format!(
+            "BROKEN at {}, line {line}: {flaw}. Nothing from there on proves anything\n",
+            file.display()
+        ),
+        Verdict::Missing => {
+            "MISSING: no entry has the given hash. Entries were cut off, or the chain was made anew\n".to_owned()
+        }
+    };
+    // A string takes everything.
+    let _never = writeln!(
+        text,
+        "{count} entries as they were written, {} to {}",
+        report.first, head.number
+    );
+    if report.first > 1 {
+        let _never = writeln!(text, "those before {} are not here and prove nothing", report.first);
+    }
+    if let (Some(number), Some(anchor)) = (report.anchor, anchor) {
+        let newer = head.number.saturating_sub(number);
+        let _never = writeln!(text, "{anchor} is entry {number}; {newer} are newer");
+    }
+    let _never = writeln!(
+        text,
+        "head {}\nKeep the head elsewhere: `maitred audit verify --head HASH` then notices if entries are cut off.",
+        head.hash
+    );
+    text
+}
+
+fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    let since = args.since.as_deref().map(|since| moment(since, now())).transpose()?;
+    let since = since.map_or_else(String::new, maitred_obs::rfc3339);
+    let mut out = BufWriter::new(io::stdout().lock());
+    if args.format == Format::Csv {
+        write!(out, "{}\r\n", COLUMNS.join(","))?;
+    }
+    let mut failed = Ok(());
+    let report = read(&args.place, None, |line| {
+        if failed.is_ok() {
+            failed = print(&mut out, line, &since, args.format);
+        }
+    })?;
+    failed?;
+    out.flush()?;
+    match report.verdict {
+        Verdict::Intact | Verdict::Torn { .. } => Ok(ExitCode::SUCCESS),
+        Verdict::Broken { .. } | Verdict::Missing => bail!("{}", told(&report, None).trim_end()),
+    }
+}
+
+fn print(out: &mut impl io::Write, line: &[u8], since: &str, format: Format) -> io::Result<()> {
+    let entry: Value = serde_json::from_slice(line).unwrap_or_default();
+    // Times are all of one form, so they are ordered as text.
+    if entry["at"].as_str().is_some_and(|at| at < since) {
+        return Ok(());
+    }
+    match format {
+        Format::Json => {
+            out.write_all(line)?;
+            out.write_all(b"\n")
+        }
+        Format::Csv => {
+            let cells = COLUMNS.iter().map(|column| match &entry[*column] {
+                Value::Null => String::new(),
+                Value::String(text) => quoted(text),
+                other => other.to_string(),
+            });
+            write!(out, "{}\r\n", cells.collect::<Vec<_>>().join(","))
+        }
+    }
+}
+
+/// Opens the audit that calls and acts are entered in.
+pub(crate) fn open(config: &Path, settings: &AuditSettings, meters: AuditMeters) -> anyhow::Result<Audit> {
+    let folder = beside(config, &settings.folder);
+    let options = AuditOptions {
+        folder: folder.clone(),
+        on_failure: match settings.on_failure {
+            AuditPolicy::Refuse => OnFailure::Refuse,
+            AuditPolicy::Continue => OnFailure::Continue,
+        },
+        sync: settings.durable == Durable::Machine,
+        segment: settings.file_size.get(),
+        now: now as fn() -> UnixMillis,
+    };
+    Audit::open(&options, meters).with_context(|| {
+        format!(
+            "the audit in {} cannot be gone on with. `maitred audit verify` says more; to begin a new one, put the folder aside",
+            folder.display()
+        )
+    })
+}
