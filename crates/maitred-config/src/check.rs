@@ -71,7 +71,7 @@ impl<'a> Checker<'a> {
             prices: self.prices(&raw.prices),
             timeouts: self.timeouts(&raw.timeouts),
             limits: self.limits(&raw.limits),
-            decisions: self.decisions(raw.decisions),
+            decisions: self.decisions(&raw.decisions),
             log: process::log(raw.log),
             recording: self.recording(raw.recording.as_ref()),
         };

@@ -31,9 +31,9 @@ pub use reference::{reference_markdown, scenario_markdown, schema};
 pub use secret::Secret;
 pub use settings::scenario;
 pub use settings::{
-    AdminSettings, AuditSettings, AuthSettings, ClassSettings, DecisionSettings, Discovery, EndpointSettings,
-    EngineSettings, IssuerSettings, JwksLocation, KvEventSettings, LedgerSettings, LedgerStore, Limits,
-    ListenerSettings, LogSettings, ModelSettings, PoolChange, PoolSettings, PrefixFile, Probes, QuotaSettings,
+    AdminSettings, ArchiveSettings, AuditSettings, AuthSettings, ClassSettings, DecisionSettings, Discovery,
+    EndpointSettings, EngineSettings, IssuerSettings, JwksLocation, KvEventSettings, LedgerSettings, LedgerStore,
+    Limits, ListenerSettings, LogSettings, ModelSettings, PoolChange, PoolSettings, PrefixFile, Probes, QuotaSettings,
     ReadinessProbe, RecordingSettings, ScrapeSettings, Settings, ShadowSettings, SharingSettings, StartupProbe,
     Timeouts, TlsFiles,
 };

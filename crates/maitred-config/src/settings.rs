@@ -213,14 +213,27 @@ pub struct Limits {
 }
 
 /// What is remembered of why calls went where they went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionSettings {
-    /// Most records that are kept; 0 keeps none.
+    /// Most records that are kept in memory; 0 keeps none there.
     pub keep: u32,
     /// Most memory that they may take.
     pub size: ByteSize,
     /// How much each says.
     pub detail: Detail,
+    /// Where they are kept on disk, if anywhere.
+    pub archive: Option<ArchiveSettings>,
+}
+
+/// Decision records on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveSettings {
+    /// The folder.
+    pub folder: String,
+    /// How long a record is kept.
+    pub keep: Duration,
+    /// Most bytes of all of them.
+    pub max_size: ByteSize,
 }
 
 /// What is written to the log.
@@ -290,6 +303,7 @@ impl Settings {
             ("recording", self.recording != before.recording),
             ("ledger", self.ledger != before.ledger),
             ("audit", self.audit != before.audit),
+            ("decisions.archive", self.decisions.archive != before.decisions.archive),
         ];
         differs
             .into_iter()

@@ -1,5 +1,7 @@
 //! The pages.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -61,12 +63,25 @@ pub(crate) async fn decisions(State(console): State<Console>) -> impl IntoRespon
 
 /// Why a call went where it went.
 pub(crate) async fn decision(State(console): State<Console>, Path(id): Path<String>) -> Response {
-    match console.runtime.decisions().find(&id) {
-        Some(decision) => Json(decision.to_record()).into_response(),
+    let found = console
+        .runtime
+        .decisions()
+        .find(&id)
+        .map(|decision| decision.to_record());
+    let found = match found {
+        None if console.runtime.decisions().archive().is_some() => {
+            let runtime = Arc::clone(&console.runtime);
+            let archived = tokio::task::spawn_blocking(move || runtime.decisions().find_archived(&id));
+            archived.await.unwrap_or_default()
+        }
+        found => found,
+    };
+    match found {
+        Some(record) => Json(record).into_response(),
         None => {
             let why = problem(
-                "no decision record of such a call; it may still be running, have asked no pool, or be pushed out by newer ones: see \
-                 `decisions` in the configuration",
+                "no decision record of such a call; it may still be running, have shown no valid key, or be older than what is kept: \
+                 see `decisions` in the configuration",
             );
             (StatusCode::NOT_FOUND, why).into_response()
         }

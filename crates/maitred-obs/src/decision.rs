@@ -18,10 +18,27 @@ pub struct DecisionRecord {
     /// Whose call it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The model asked for.
+    /// On whose behalf.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// With which key: its public id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// As part of which task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The model asked for; nothing where no model was found.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub model: String,
-    /// The pool that was asked.
+    /// The model that the endpoints were asked for, where its name is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub served: Option<String>,
+    /// The pool that was asked; nothing where none was.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub pool: String,
+    /// What the call took of its quotas, where it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaRecord>,
     /// Every time that the pool was asked for an endpoint, in order.
     pub attempts: Vec<AttemptRecord>,
     /// How the call ended.
@@ -37,6 +54,49 @@ pub struct DecisionRecord {
     pub first_token_ms: Option<f64>,
     /// Milliseconds from arrival to the end.
     pub duration_ms: f64,
+}
+
+impl DecisionRecord {
+    /// Appends the record as JSON, in one line.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        if let Err(error) = serde_json::to_writer(out, self) {
+            tracing::error!(%error, "a decision record cannot be written");
+        }
+    }
+
+    /// Reads a record; `None` if it is none.
+    #[must_use]
+    pub fn read(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+}
+
+/// What a call took of its quotas. Of several limits the tightest is told.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QuotaRecord {
+    /// Tokens that it reserved: the most that it might use.
+    pub reserved_tokens: u64,
+    /// Tokens that it was charged in the end.
+    pub used_tokens: u64,
+    /// Tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<LimitRecord>,
+    /// Calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<LimitRecord>,
+}
+
+/// How one limit stood.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitRecord {
+    /// What it allows.
+    pub limit: u64,
+    /// What was left before the call.
+    pub before: u64,
+    /// What is left after it, as far as this call is concerned.
+    pub after: u64,
 }
 
 /// One ask of the pool: its choice or refusal, on what evidence, and what came of it.

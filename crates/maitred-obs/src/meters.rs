@@ -39,9 +39,11 @@ impl MetricConstructor<Histogram> for Buckets {
 
 type Histograms = Family<Labels, Histogram, Buckets>;
 
+mod archive;
 mod audit;
 mod ledger;
 
+pub use archive::ArchiveMeters;
 pub use audit::AuditMeters;
 pub use ledger::LedgerMeters;
 
@@ -72,6 +74,7 @@ struct Families {
     reloads: Counters,
     ledger: LedgerMeters,
     audit: AuditMeters,
+    archive: ArchiveMeters,
     issuer_reads: Counters,
     pool: PoolFamilies,
 }
@@ -182,6 +185,12 @@ impl Meters {
         self.families.ledger.clone()
     }
 
+    /// The handle for what concerns the archive of decision records.
+    #[must_use]
+    pub fn archive(&self) -> ArchiveMeters {
+        self.families.archive.clone()
+    }
+
     /// Counts a read of an issuer's keys; `result` is `changed`, `unchanged` or `failed`.
     pub fn issuer_read(&self, issuer: &str, result: &'static str) {
         self.families
@@ -238,6 +247,7 @@ impl Families {
             reloads: register(registry, &metric::RELOADS, Counters::default()),
             ledger: LedgerMeters::register(registry),
             audit: AuditMeters::register(registry),
+            archive: ArchiveMeters::register(registry),
             issuer_reads: register(registry, &metric::ISSUER_READS, Counters::default()),
             pool: PoolFamilies {
                 picks: register(registry, &metric::PICKS, Counters::default()),

@@ -168,6 +168,12 @@ metrics! {
         "Entries that the audit had no room for while it could not be written; how many is entered later";
     AUDIT_ERRORS: Counter "maitred_audit_errors" []
         "Failed attempts to write the audit; each is tried again";
+    DECISIONS_ARCHIVED: Counter "maitred_decisions_archived" []
+        "Decision records written to the archive";
+    DECISIONS_DROPPED: Counter "maitred_decisions_dropped" ["reason"]
+        "Decision records that are not in the archive: queue (it was slower than the traffic for too long), disk, too_large, closed";
+    DECISION_BYTES: Gauge "maitred_decision_archive_bytes" []
+        "Size of the archive of decision records, in bytes";
     RELOADS: Counter "maitred_config_reloads" ["result"]
         "Reloads of the configuration, by result; an invalid file leaves the running settings untouched";
     ISSUER_READS: Counter "maitred_issuer_reads" ["issuer", "result"]

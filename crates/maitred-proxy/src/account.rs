@@ -12,7 +12,7 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use maitred_llm::{Reply, dialect_of, error_body};
 use maitred_obs::{AccessRecord, CallEnd, RecordedCall};
-use maitred_runtime::{AttemptEnd, Booking, Choice, Decision, NoPlace, Principal, Reserved, Route};
+use maitred_runtime::{AttemptEnd, Booking, Choice, Decision, NoPlace, Principal, QuotaUse, Reserved, Route};
 use maitred_types::{
     Address, Dialect, EndpointId, FaultKind, LeaseEnd, OutcomeStatus, RequestId, Time, TokenCount, UnixMillis, Usage,
 };
@@ -308,9 +308,17 @@ impl Account {
             self.end_choice(lease_end, status, now);
             self.usage = self.billing.burned(self.usage, status.fault(), (self.is_stream, now));
         }
-        if let Some(reserved) = self.reserved.take() {
-            reserved.settle(quota::used(self.usage.as_ref(), &self.billing));
-        }
+        let quota = self.reserved.take().map(|reserved| {
+            let used = quota::used(self.usage.as_ref(), &self.billing);
+            let quota = QuotaUse {
+                reserved: reserved.most().tokens,
+                used: used.tokens,
+                tokens: reserved.tokens,
+                calls: reserved.calls,
+            };
+            reserved.settle(used);
+            quota
+        });
         self.enter_end(status, lease_end, now);
         let end = CallEnd {
             status,
@@ -332,7 +340,7 @@ impl Account {
         self.record();
         self.write_record(status, &end);
         self.enter_audit(status);
-        self.keep_decision(&end);
+        self.keep_decision(&end, quota);
     }
 
     /// Writes the truth beside the last choice.
@@ -348,18 +356,19 @@ impl Account {
         }
     }
 
-    /// Leaves why the call went where it went, if a pool was asked and decisions are kept.
-    fn keep_decision(&mut self, end: &CallEnd) {
-        let (Some(route), false) = (&self.route, self.choices.is_empty()) else {
+    /// Leaves why the call went where it went. Of calls without a valid key nothing is left: strangers would push out the others.
+    fn keep_decision(&mut self, end: &CallEnd, quota: Option<QuotaUse>) {
+        let Some(principal) = self.principal.take() else {
             return;
         };
         self.gate.decisions.keep(Decision {
             request_id: self.request_id.clone(),
             arrived: self.arrived,
             arrived_unix: self.arrived_unix,
-            tenant: self.principal.as_ref().map(|principal| principal.tenant.clone()),
-            model: route.model.clone(),
-            pool: route.pool.name().clone(),
+            principal,
+            task: self.task.take(),
+            target: self.route.as_deref().map(Into::into),
+            quota,
             choices: std::mem::take(&mut self.choices),
             status: end.status,
             detail: self.detail.as_deref().map(Decision::cut),

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_sched::{Picked, Pool, Refusal, Why};
+use maitred_store::archive::Record;
+use maitred_tenant::{Principal, Standing};
 use maitred_types::{
-    Address, EndpointId, FaultKind, LeaseEnd, ModelName, OutcomeStatus, PoolName, RequestId, TenantId, Time,
-    TokenCount, UnixMillis, Usage,
+    Address, EndpointId, FaultKind, LeaseEnd, ModelName, OutcomeStatus, PoolName, RequestId, Time, TokenCount,
+    UnixMillis, Usage,
 };
 
 use crate::booking::Ask;
+use crate::snapshot::Route;
 
 mod record;
 
@@ -23,11 +26,13 @@ pub struct Decision {
     /// The same on the wall clock.
     pub arrived_unix: UnixMillis,
     /// Whose call it was.
-    pub tenant: Option<TenantId>,
-    /// The model asked for.
-    pub model: ModelName,
-    /// The pool that was asked.
-    pub pool: PoolName,
+    pub principal: Principal,
+    /// The task it belongs to.
+    pub task: Option<Box<str>>,
+    /// Where it went, if its model was found.
+    pub target: Option<Target>,
+    /// What it took of its quotas.
+    pub quota: Option<QuotaUse>,
     /// Every time that the pool was asked, in order.
     pub choices: Vec<Box<Choice>>,
     /// How the call ended.
@@ -38,6 +43,40 @@ pub struct Decision {
     pub first_token: Option<Duration>,
     /// From arrival to the end.
     pub duration: Duration,
+}
+
+/// Where a call went: the names alone, for a record outlives pools.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The model asked for.
+    pub model: ModelName,
+    /// The model as endpoints call it.
+    pub served: ModelName,
+    /// The pool.
+    pub pool: PoolName,
+}
+
+impl From<&Route> for Target {
+    fn from(route: &Route) -> Self {
+        Self {
+            model: route.model.clone(),
+            served: route.served_as.clone(),
+            pool: route.pool.name().clone(),
+        }
+    }
+}
+
+/// What a call took of its quotas.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotaUse {
+    /// Tokens that were reserved for it.
+    pub reserved: u64,
+    /// Tokens that it was charged.
+    pub used: u64,
+    /// How the tightest limit on tokens stood with the reservation.
+    pub tokens: Option<Standing>,
+    /// How the tightest limit on calls stood with it.
+    pub calls: Option<Standing>,
 }
 
 /// One ask of a pool: what it chose, or why it refused, and what came of it.
@@ -186,5 +225,16 @@ impl Decision {
             + self.choices.capacity() * size_of::<Box<Choice>>()
             + choices
             + self.detail.as_ref().map_or(0, |detail| detail.len())
+            + self.task.as_ref().map_or(0, |task| task.len())
+    }
+}
+
+impl Record for Decision {
+    fn id(&self) -> &str {
+        self.request_id.as_str()
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.to_record().write(out);
     }
 }

@@ -4,12 +4,13 @@
 //! microseconds. Each ring has its share of the bounds: however uneven the traffic is, all of them together stay within.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use maitred_config::{DecisionSettings, Detail};
-use maitred_obs::DecisionList;
+use maitred_obs::{DecisionList, DecisionRecord};
 use maitred_sched::Explain;
+use maitred_store::archive::{Archive, Record};
 use maitred_types::{RequestId, Time};
 use parking_lot::Mutex;
 use twox_hash::XxHash3_64;
@@ -26,7 +27,11 @@ pub struct Decisions {
     size: AtomicUsize,
     is_full: AtomicBool,
     rings: Mutex<Vec<Arc<DecisionRing>>>,
+    archive: ArchivePlace,
 }
+
+/// Where the archive is, once it is open.
+type ArchivePlace = Arc<OnceLock<Archive>>;
 
 /// One thread's ring.
 #[derive(Debug, Default)]
@@ -35,6 +40,7 @@ pub struct DecisionRing {
     max_kept: AtomicUsize,
     max_bytes: AtomicUsize,
     kept: Mutex<Kept>,
+    archive: ArchivePlace,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +62,7 @@ impl Decisions {
 
     /// How much a choice should say about itself; nothing when nothing is kept.
     pub(crate) fn detail(&self) -> Option<Explain> {
-        if self.keep.load(Ordering::Relaxed) == 0 {
+        if self.keep.load(Ordering::Relaxed) == 0 && self.archive.get().is_none() {
             return None;
         }
         Some(if self.is_full.load(Ordering::Relaxed) {
@@ -69,7 +75,10 @@ impl Decisions {
     /// A ring for one more thread.
     #[must_use]
     pub fn add_ring(&self) -> Arc<DecisionRing> {
-        let ring = Arc::new(DecisionRing::default());
+        let ring = Arc::new(DecisionRing {
+            archive: Arc::clone(&self.archive),
+            ..DecisionRing::default()
+        });
         let mut rings = self.rings.lock();
         rings.push(Arc::clone(&ring));
         self.share_out(&rings);
@@ -86,7 +95,31 @@ impl Decisions {
         }
     }
 
-    /// The record of the newest call with this id. It is there once the call has ended, until newer ones push it out.
+    /// From now on records are kept in `archive` too. Only the first one counts.
+    pub fn archive_in(&self, archive: Archive) {
+        self.archive.get_or_init(|| archive);
+    }
+
+    /// Where records are kept on disk, if anywhere.
+    #[must_use]
+    pub fn archive(&self) -> Option<&Archive> {
+        self.archive.get()
+    }
+
+    /// The record as the archive has it: that of the newest call with this id, also of an earlier start. Reads files, so not for
+    /// threads that serve calls.
+    #[must_use]
+    pub fn find_archived(&self, request_id: &str) -> Option<DecisionRecord> {
+        match self.archive.get()?.find(request_id) {
+            Ok(json) => DecisionRecord::read(&json?),
+            Err(error) => {
+                tracing::error!(%error, "the archive of decision records cannot be read");
+                None
+            }
+        }
+    }
+
+    /// The record of the newest call with this id that is in memory. It is there once the call has ended, until newer ones push it out.
     #[must_use]
     pub fn find(&self, request_id: &str) -> Option<Arc<Decision>> {
         let hash = hash(request_id);
@@ -129,6 +162,9 @@ impl DecisionRing {
     pub fn keep(&self, decision: Decision) {
         let (hash, bytes) = (hash(decision.request_id.as_str()), decision.bytes());
         let decision = Arc::new(decision);
+        if let Some(archive) = self.archive.get() {
+            archive.offer(Arc::clone(&decision) as Arc<dyn Record>);
+        }
         let mut kept = self.kept.lock();
         kept.bytes += bytes + Kept::PLACE;
         kept.records.push_back((hash, decision));

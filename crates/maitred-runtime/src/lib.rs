@@ -39,7 +39,7 @@ pub use acts::Deed;
 pub use booking::{Ask, Booking, NoPlace};
 pub use certificate::certificate_names;
 pub use clock::Clock;
-pub use decision::{AttemptEnd, Choice, Decision};
+pub use decision::{AttemptEnd, Choice, Decision, QuotaUse, Target};
 pub use decisions::{DecisionRing, Decisions};
 pub use host::PoolHost;
 pub use ledger::{CallFacts, Ended, Kept};

@@ -106,6 +106,12 @@ impl QuotaHost {
 }
 
 impl Reserved {
+    /// The most that it was reserved for.
+    #[must_use]
+    pub const fn most(&self) -> Amount {
+        self.most
+    }
+
     /// Ends it with what the call really used; nothing, if it was never forwarded.
     pub fn settle(mut self, used: Amount) {
         self.end(used);

@@ -102,12 +102,11 @@ pub(crate) async fn open(config: &Path, settings: &LedgerSettings, meters: Ledge
     Ok(Ledger::open(options, meters).await?)
 }
 
-/// A number that no other start has. It names rows, so it is never made up from less than chance.
-fn start() -> anyhow::Result<u64> {
+/// A number that no other start has. It names rows and files, so it is never made up from less than chance.
+pub(crate) fn start() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        anyhow::anyhow!("the system gives no random number to name the ledger's rows with: {error}")
-    })?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| anyhow::anyhow!("the system gives no random number to name what it keeps with: {error}"))?;
     Ok(u64::from_le_bytes(bytes))
 }
 

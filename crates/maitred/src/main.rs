@@ -6,6 +6,7 @@
 )]
 
 mod admin;
+mod archive;
 mod audit;
 #[cfg(test)]
 mod cli_reference;

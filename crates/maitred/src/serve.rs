@@ -17,6 +17,7 @@ use maitred_runtime::{Clock, Runtime, Tasks};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::archive;
 use crate::audit;
 use crate::config_file;
 use crate::ledger;
@@ -166,6 +167,10 @@ impl Gateway {
             runtime.keep_audit(audit::open(&args.config, settings, meters.audit())?);
             reload::note_file(&runtime, "load", &args.config, reload::hash_of(&text));
         }
+        if let Some(wanted) = &runtime.snapshot().settings().decisions.archive {
+            let archive = archive::open(&args.config, wanted, meters.archive())?;
+            runtime.decisions().archive_in(archive);
+        }
         let listener = TcpListener::bind(admin)
             .await
             .with_context(|| format!("cannot listen on {admin} (admin)"))?;
@@ -227,6 +232,7 @@ impl Gateway {
         }
         close_ledger(&self.runtime).await;
         close_audit(&self.runtime).await;
+        archive::close(&self.runtime).await;
         let (records, recording) = (self.records, self.recording);
         let closed = tokio::task::spawn_blocking(move || {
             records.close(LAST_RECORDS);

@@ -9,7 +9,7 @@ use super::Checker;
 use crate::forms::{Size, TimeSpan};
 use crate::path::Path;
 use crate::raw;
-use crate::settings::{DecisionSettings, Limits, LogSettings, RecordingSettings, Timeouts};
+use crate::settings::{ArchiveSettings, DecisionSettings, Limits, LogSettings, RecordingSettings, Timeouts};
 
 impl Checker<'_> {
     pub(super) fn timeouts(&mut self, raw: &raw::Timeouts) -> Timeouts {
@@ -70,12 +70,23 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn decisions(&mut self, raw: raw::Decisions) -> DecisionSettings {
+    pub(super) fn decisions(&mut self, raw: &raw::Decisions) -> DecisionSettings {
         self.at_least(raw.size, 64 << 10, &Path::top("decisions").key("size"));
+        let archive = raw.archive.as_ref().map(|archive| {
+            let path = Path::top("decisions").key("archive");
+            self.positive(archive.keep, &path.key("keep"));
+            self.at_least(archive.max_size, 64 << 20, &path.key("max_size"));
+            ArchiveSettings {
+                folder: archive.folder.as_str().to_owned(),
+                keep: archive.keep.get(),
+                max_size: archive.max_size.get(),
+            }
+        });
         DecisionSettings {
             keep: raw.keep,
             size: raw.size.get(),
             detail: raw.detail,
+            archive,
         }
     }
 

@@ -87,16 +87,19 @@ impl Default for HeaderLimits {
 }
 
 /// What is remembered of why calls went where they went.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Decisions {
-    /// Most decision records that are kept; the oldest make room. 0 keeps none. Each thread of the data path keeps its share.
+    /// Most decision records that are kept in memory; the oldest make room. 0 keeps none. Each thread of the data path keeps its share.
     #[schemars(range(max = 1_000_000))]
     pub(crate) keep: u32,
     /// Most memory that they may take.
     pub(crate) size: Size,
     /// How much each says.
     pub(crate) detail: Detail,
+    /// Where they are kept on disk besides, for longer and through restarts; nowhere if not written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) archive: Option<Archive>,
 }
 
 impl Default for Decisions {
@@ -105,8 +108,31 @@ impl Default for Decisions {
             keep: 10_000,
             size: Size::new(ByteSize::mib(16)),
             detail: Detail::default(),
+            archive: None,
         }
     }
+}
+
+/// Decision records on disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Archive {
+    /// The folder, which maitred makes if it is not there. Several gateways of one machine may share it.
+    pub(crate) folder: FilePath,
+    /// How long a record is kept.
+    #[serde(default = "archive_keep")]
+    pub(crate) keep: TimeSpan,
+    /// Most bytes of all of them together; the oldest make room, however young they are.
+    #[serde(default = "archive_size")]
+    pub(crate) max_size: Size,
+}
+
+const fn archive_keep() -> TimeSpan {
+    TimeSpan::secs(30 * 86_400)
+}
+
+const fn archive_size() -> Size {
+    Size::new(ByteSize::mib(10 << 10))
 }
 
 /// How much a decision record says.

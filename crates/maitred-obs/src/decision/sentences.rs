@@ -2,15 +2,34 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{AttemptRecord, ComparedRecord, DecisionRecord, EndRecord, RemovedRecord, ShadowRecord};
+use super::{
+    AttemptRecord, ComparedRecord, DecisionRecord, EndRecord, LimitRecord, QuotaRecord, RemovedRecord, ShadowRecord,
+};
 
 impl Display for DecisionRecord {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (id, model, pool, time) = (&self.request_id, &self.model, &self.pool, &self.time);
-        write!(f, "Call {id} for model {model}, pool {pool}")?;
-        if let Some(tenant) = &self.tenant {
-            write!(f, ", of {tenant}")?;
+        write!(f, "Call {}", self.request_id)?;
+        if !self.model.is_empty() {
+            write!(f, " for model {}", self.model)?;
         }
+        if let Some(served) = &self.served {
+            write!(f, " (served as {served})")?;
+        }
+        if !self.pool.is_empty() {
+            write!(f, ", pool {}", self.pool)?;
+        }
+        let owners = [
+            (", of ", &self.tenant),
+            (", for ", &self.user),
+            (", with key ", &self.key),
+            (", in task ", &self.task),
+        ];
+        for (words, owner) in owners {
+            if let Some(owner) = owner {
+                write!(f, "{words}{owner}")?;
+            }
+        }
+        let time = &self.time;
         write!(f, ", came at {time} and {}", outcome(&self.outcome))?;
         write!(f, " after {}", seconds(self.duration_ms))?;
         if let Some(fault) = &self.fault {
@@ -20,6 +39,9 @@ impl Display for DecisionRecord {
             write!(f, " ({detail})")?;
         }
         writeln!(f, ".")?;
+        if let Some(quota) = &self.quota {
+            writeln!(f, "{quota}")?;
+        }
         for (index, attempt) in self.attempts.iter().enumerate() {
             write!(
                 f,
@@ -34,6 +56,21 @@ impl Display for DecisionRecord {
             write!(f, "{attempt}")?;
         }
         Ok(())
+    }
+}
+
+impl Display for QuotaRecord {
+    /// `Quota: reserved 120 tokens and used 80; of 1,000 tokens 900 were left before it and 820 after; ...`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (reserved, used) = (grouped(self.reserved_tokens), grouped(self.used_tokens));
+        write!(f, "Quota: reserved {reserved} tokens and used {used}")?;
+        for (limit, what) in [(&self.tokens, "tokens"), (&self.calls, "calls")] {
+            if let Some(LimitRecord { limit, before, after }) = limit {
+                let (limit, before, after) = (grouped(*limit), grouped(*before), grouped(*after));
+                write!(f, "; of {limit} {what} {before} were left before it and {after} after")?;
+            }
+        }
+        f.write_str(".")
     }
 }
 
@@ -200,8 +237,8 @@ fn count(number: u32, noun: &str) -> String {
 }
 
 /// `6144` as `6,144`.
-fn grouped(number: u32) -> String {
-    let digits = number.to_string();
+fn grouped(number: impl Into<u64>) -> String {
+    let digits = number.into().to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {

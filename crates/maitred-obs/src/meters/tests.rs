@@ -197,6 +197,7 @@ fn every_declared_metric_is_on_the_page_and_nothing_else() {
     meters.connection_refused("too_many");
     meters.ledger().refused("late");
     meters.ledger().error("spool");
+    meters.archive().dropped("queue");
     meters.reloaded("applied");
     meters.issuer_read("https://login.example.com", "changed");
     let pool = meters.pool(&PoolName::from("llama"));

@@ -3,24 +3,33 @@
 use std::time::Duration;
 
 use maitred_obs::{
-    AttemptRecord, ComparedRecord, DecisionRecord, EndRecord, RemovedEndpoint, RemovedRecord, ScoreRecord,
-    ShadowRecord, TermRecord, rfc3339,
+    AttemptRecord, ComparedRecord, DecisionRecord, EndRecord, LimitRecord, QuotaRecord, RemovedEndpoint, RemovedRecord,
+    ScoreRecord, ShadowRecord, TermRecord, rfc3339,
 };
 use maitred_sched::{CostTerms, Ranked, Removed, Why};
+use maitred_tenant::Standing;
 use maitred_types::{EndpointId, Time};
 
-use super::{AttemptEnd, Choice, Decision, Found, ShadowChoice};
+use super::{AttemptEnd, Choice, Decision, Found, QuotaUse, ShadowChoice};
 
 impl Decision {
     /// The record as pages show it.
     #[must_use]
     pub fn to_record(&self) -> DecisionRecord {
+        let target = self.target.as_ref();
         DecisionRecord {
             request_id: self.request_id.to_string(),
             time: rfc3339(self.arrived_unix),
-            tenant: self.tenant.as_ref().map(ToString::to_string),
-            model: self.model.to_string(),
-            pool: self.pool.to_string(),
+            tenant: Some(self.principal.tenant.to_string()),
+            user: self.principal.user().map(str::to_owned),
+            key: self.principal.key.as_ref().map(ToString::to_string),
+            task: self.task.as_deref().map(str::to_owned),
+            model: target.map_or_else(String::new, |target| target.model.to_string()),
+            served: target
+                .filter(|target| target.served != target.model)
+                .map(|target| target.served.to_string()),
+            pool: target.map_or_else(String::new, |target| target.pool.to_string()),
+            quota: self.quota.as_ref().map(quota),
             attempts: self
                 .choices
                 .iter()
@@ -32,6 +41,23 @@ impl Decision {
             first_token_ms: self.first_token.map(millis),
             duration_ms: millis(self.duration),
         }
+    }
+}
+
+fn quota(quota: &QuotaUse) -> QuotaRecord {
+    // What is left of a limit is told with the reservation taken off.
+    let limit = |standing: &Standing, reserved: u64, used: u64| LimitRecord {
+        limit: standing.limit,
+        before: standing.remaining.saturating_add(reserved),
+        after: standing.remaining.saturating_add(reserved).saturating_sub(used),
+    };
+    QuotaRecord {
+        reserved_tokens: quota.reserved,
+        used_tokens: quota.used,
+        tokens: quota
+            .tokens
+            .map(|standing| limit(&standing, quota.reserved, quota.used)),
+        calls: quota.calls.map(|standing| limit(&standing, 1, 1)),
     }
 }
 

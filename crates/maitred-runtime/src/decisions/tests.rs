@@ -1,4 +1,5 @@
 use maitred_config::{DecisionSettings, Detail};
+use maitred_tenant::Principal;
 use maitred_types::{ByteSize, OutcomeStatus, RequestId, Time, UnixMillis};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ fn configure(decisions: &Decisions, keep: u32, size: u64) {
         keep,
         size: ByteSize::new(size),
         detail: Detail::Full,
+        archive: None,
     });
 }
 
@@ -24,9 +26,10 @@ fn decision(id: &str, arrived: u64) -> Decision {
         request_id: RequestId::from(id),
         arrived: Time::from_millis(arrived),
         arrived_unix: UnixMillis::new(arrived),
-        tenant: None,
-        model: "m".into(),
-        pool: "p".into(),
+        principal: Principal::anonymous("t".into()),
+        task: None,
+        target: None,
+        quota: None,
         choices: Vec::new(),
         status: OutcomeStatus::Answered,
         detail: None,

@@ -1,65 +1,17 @@
-//! Frames: how entries lie in a segment of the spool, so that a torn or damaged one is known as such.
-//!
-//! A frame is the length of its payload (four bytes, little endian), a hash of it (eight bytes, XXH3), and the payload, which is
-//! one or more entries that belong together.
-
-use twox_hash::XxHash3_64;
+//! Entries that belong together, as the payload of one frame.
 
 use super::entry::Entry;
+use crate::frame::wrap;
 
-/// Bytes before a payload.
-pub(super) const HEAD: usize = 12;
-/// Largest payload that is believed.
-pub(super) const PAYLOAD_MAX: usize = 64 << 10;
+pub(super) use crate::frame::{Front, PAYLOAD_MAX, front};
 
 /// Appends a frame with `entries`.
 pub(super) fn write<S: AsRef<str>>(out: &mut Vec<u8>, entries: &[Entry<S>]) {
-    let start = out.len();
-    out.extend_from_slice(&[0; HEAD]);
-    for entry in entries {
-        entry.write(out);
-    }
-    let payload = out.get(start + HEAD..).unwrap_or_default();
-    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes();
-    let hash = XxHash3_64::oneshot(payload).to_le_bytes();
-    if let Some(head) = out.get_mut(start..start + HEAD) {
-        let (first, second) = head.split_at_mut(4);
-        first.copy_from_slice(&length);
-        second.copy_from_slice(&hash);
-    }
-}
-
-/// What lies at the front of some bytes of a segment.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Front<'a> {
-    /// A frame: its payload, and its whole length.
-    Frame(&'a [u8], usize),
-    /// The beginning of a frame, or nothing.
-    Partial,
-    /// No frame.
-    Damaged,
-}
-
-/// Looks at the front of `bytes`.
-pub(super) fn front(bytes: &[u8]) -> Front<'_> {
-    let Some((head, rest)) = bytes.split_at_checked(HEAD) else {
-        return Front::Partial;
-    };
-    let Some((length, hash)) = head.split_first_chunk::<4>() else {
-        return Front::Partial;
-    };
-    let length = u32::from_le_bytes(*length) as usize;
-    if length == 0 || length > PAYLOAD_MAX {
-        return Front::Damaged;
-    }
-    let Some(payload) = rest.get(..length) else {
-        return Front::Partial;
-    };
-    if hash == XxHash3_64::oneshot(payload).to_le_bytes() {
-        Front::Frame(payload, HEAD + length)
-    } else {
-        Front::Damaged
-    }
+    wrap(out, |out| {
+        for entry in entries {
+            entry.write(out);
+        }
+    });
 }
 
 /// The entries of a payload; `None` if it holds anything else.

@@ -366,7 +366,7 @@ fn interrupted(gateway: u64, call: u64, arrived: u64) -> Vec<Row> {
     frame::write(&mut bytes, &beginning(call, arrived));
     let mut rows = Vec::new();
     let mut assembler = row::Assembler::new(gateway);
-    for entry in frame::entries(&bytes[frame::HEAD..]).unwrap() {
+    for entry in frame::entries(&bytes[crate::frame::HEAD..]).unwrap() {
         assembler.take(entry, 0, &mut rows);
     }
     assembler.interrupt(&mut rows);

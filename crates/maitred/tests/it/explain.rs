@@ -68,9 +68,13 @@ async fn a_call_is_explained_by_its_request_id() {
     let usage = &answer.json()["usage"];
     assert_eq!(attempt["end"]["input_tokens"], usage["prompt_tokens"]);
     let text = explain(&gateway, &id, &[]).await.success();
-    let names = [(id.clone(), "ID"), (engine.address.to_string(), "ENDPOINT")];
+    let names = [
+        (id.clone(), "ID"),
+        (engine.address.to_string(), "ENDPOINT"),
+        (record["key"].as_str().unwrap().to_owned(), "KEY"),
+    ];
     insta::assert_snapshot!(redacted(&text, &names), @"
-    Call ID for model sim-8b, pool main, of tenant-1, came at TIME and was answered after N s.
+    Call ID for model sim-8b, pool main, of tenant-1, with key KEY, came at TIME and was answered after N s.
 
     Attempt 1, N s after the call came, with about 11 prompt tokens:
       1 endpoint; chosen ENDPOINT (only-one) at N: least-request N
@@ -220,4 +224,85 @@ async fn shadow_profiles_say_how_often_they_agree() {
         9.0,
         "shadows book nothing"
     );
+}
+
+const ARCHIVE: &str = "decisions: { keep: 2, archive: { folder: decisions } }";
+
+#[tokio::test]
+async fn a_call_is_explained_after_restarts_and_kills() {
+    let engine = Engine::start(&["--time-scale", "10"]).await;
+    let config = Config::engines(std::slice::from_ref(&engine)).file(ARCHIVE);
+    let mut gateway = Gateway::ready(&config).await;
+    let mut records = Vec::new();
+    for round in 0..3 {
+        for number in 0..5 {
+            let id = format!("call-{round}-{number}");
+            let asked = gateway.chat(hello()).header("x-request-id", &id);
+            assert_eq!(asked.send(gateway.address).await.status(), 200);
+            records.push((id.clone(), decision(&gateway, &id).await));
+        }
+        // Memory keeps two of them; all are on disk soon.
+        eventually("the archive to have them", async || {
+            let archived = gateway.metric("maitred_decisions_archived_total", &[]).await;
+            (archived >= 5.0).then_some(())
+        })
+        .await;
+        let Gateway { mut child, folder, .. } = gateway;
+        if round == 1 {
+            child.signal(maitred_test::Signal::Terminate);
+            assert!(child.exit().await.success());
+        } else {
+            child.kill().await;
+        }
+        gateway = Gateway::start_in(folder, &config.to_yaml(), &[]).await;
+        gateway.until_ready(1).await;
+        for (id, record) in &records {
+            assert_eq!(decision(&gateway, id).await, *record);
+        }
+    }
+    assert_eq!(gateway.metric("maitred_decisions_dropped_total", &[]).await, 0.0);
+    assert!(gateway.metric("maitred_decision_archive_bytes", &[]).await > 0.0);
+    let text = explain(&gateway, "call-0-0", &[]).await.success();
+    assert!(
+        text.starts_with("Call call-0-0 for model sim-8b, pool main, of tenant-1"),
+        "{text}"
+    );
+    assert_eq!(explain(&gateway, "call-9-9", &[]).await.code, Some(1));
+}
+
+#[tokio::test]
+async fn what_a_call_took_of_its_quota_is_in_its_record() {
+    let engine = Engine::start(&["--time-scale", "10"]).await;
+    let config = Config::engines(std::slice::from_ref(&engine))
+        .file("quotas: [{ name: small, per: [tenant], tokens_per_day: 40 }]");
+    let gateway = Gateway::ready(&config).await;
+    let asked = async |id: &str| {
+        let call = gateway.chat(hello()).header("x-request-id", id);
+        call.send(gateway.address).await
+    };
+    assert_eq!(asked("fits").await.status(), 200);
+    let record = decision(&gateway, "fits").await;
+    let (quota, end) = (&record["quota"], &record["attempts"][0]["end"]);
+    let used = end["input_tokens"].as_u64().unwrap() + end["output_tokens"].as_u64().unwrap();
+    assert_eq!(quota["used_tokens"], used);
+    assert_eq!(quota["tokens"]["before"], 40);
+    assert_eq!(quota["tokens"]["after"], 40 - used);
+    while asked("too-much").await.status() == 200 {}
+    let refused = eventually("the refusal's record", async || {
+        let record = decision(&gateway, "too-much").await;
+        (record["outcome"] == "failed").then_some(record)
+    })
+    .await;
+    assert_eq!(
+        (&refused["fault"], &refused["model"]),
+        (&"quota_exceeded".into(), &MODEL.into())
+    );
+    assert!(refused["attempts"].as_array().unwrap().is_empty());
+    let text = explain(&gateway, "too-much", &[]).await.success();
+    assert!(text.contains("the quota `small` allows 40 tokens per day"), "{text}");
+    // Strangers leave none.
+    let stranger = maitred_test::Request::post(crate::table::CHAT, hello()).bearer("nobody");
+    let stranger = stranger.header("x-request-id", "stranger").send(gateway.address).await;
+    assert_eq!(stranger.status(), 401);
+    assert_eq!(gateway.page("/admin/v1/decisions/stranger").await.status(), 404);
 }
