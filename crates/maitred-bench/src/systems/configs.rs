@@ -2,6 +2,7 @@
 //! thread each, and is set up as its own documents advise for this.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,6 +25,18 @@ pub(crate) fn recipes(offers: &Offers) -> Vec<Recipe> {
             about: "keys, scheduling by signals over all endpoints, metrics and an access record per call, all switched on",
             program: program.clone(),
             set_up: maitred,
+        });
+        all.push(Recipe {
+            name: "maitred-metered",
+            about: "the same with a quota, a ledger in SQLite and an audit; what feeds the database runs on the proxy's core too",
+            program: program.clone(),
+            set_up: maitred_metered,
+        });
+        all.push(Recipe {
+            name: "maitred-stalled",
+            about: "the same with a PostgreSQL that is not there, so that the ledger stays in its spool",
+            program: program.clone(),
+            set_up: maitred_stalled,
         });
     }
     all.push(Recipe {
@@ -77,6 +90,42 @@ fn file_argument(setting: &Setting<'_>, name: &str) -> String {
 }
 
 fn maitred(setting: &Setting<'_>) -> anyhow::Result<SetUp> {
+    maitred_with(setting, "")
+}
+
+/// With what those who pay want to know.
+fn maitred_metered(setting: &Setting<'_>) -> anyhow::Result<SetUp> {
+    let migrated = maitred_with(setting, &books("  sqlite: ledger.sqlite\n"))?;
+    for (name, text) in &migrated.files {
+        fs::write(setting.folder.join(name), text)?;
+    }
+    let output = Command::new(setting.program)
+        .args(["store", "migrate", "-c", "maitred.yaml"])
+        .current_dir(setting.folder)
+        .output()?;
+    if !output.status.success() {
+        bail!("no database: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(migrated)
+}
+
+fn maitred_stalled(setting: &Setting<'_>) -> anyhow::Result<SetUp> {
+    // Nobody listens on the first port.
+    let ledger = "  postgres:\n    file: database\n  spool: spool\n";
+    let mut set_up = maitred_with(setting, &books(ledger))?;
+    set_up
+        .files
+        .push(("database", "postgres://127.0.0.1:1/bench".to_owned()));
+    Ok(set_up)
+}
+
+fn books(ledger: &str) -> String {
+    const QUOTA: &str = "quotas:\n  - name: all\n    calls_per_second: 1000000\n    tokens_per_day: 1000000000000\n";
+    format!("{QUOTA}audit:\n  folder: audit\nledger:\n{ledger}")
+}
+
+/// The configuration with `more` at its end.
+fn maitred_with(setting: &Setting<'_>, more: &str) -> anyhow::Result<SetUp> {
     let (key, hash) = maitred_key(setting)?;
     let endpoints = per_endpoint(setting.endpoints, |_, address| format!("      - address: {address}\n"));
     let config = format!(
@@ -84,7 +133,7 @@ fn maitred(setting: &Setting<'_>) -> anyhow::Result<SetUp> {
          listeners:\n  - address: 127.0.0.1:{port}\n\
          admin:\n  address: 127.0.0.1:{admin}\n\
          auth:\n  keys:\n    - hash: {hash}\n      tenant: bench\n\
-         pools:\n  - name: {MODEL}\n    models:\n      - name: {MODEL}\n    endpoints:\n{endpoints}",
+         pools:\n  - name: {MODEL}\n    models:\n      - name: {MODEL}\n    endpoints:\n{endpoints}{more}",
         port = setting.port,
         admin = setting.admin_port,
     );
