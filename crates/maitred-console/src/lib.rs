@@ -8,6 +8,7 @@ mod door;
 mod gate;
 mod pages;
 mod routes;
+pub mod usage;
 
 use std::future::Future;
 use std::io;

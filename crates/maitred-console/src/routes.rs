@@ -4,7 +4,7 @@ use axum::http::Method;
 use axum::routing::{MethodRouter, get, post};
 use maitred_runtime::Role;
 
-use crate::{Console, pages};
+use crate::{Console, pages, usage};
 
 /// Who may ask for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub const ROUTES: &[Route] = &[
     line(Method::GET, "/admin/v1/whoami", VIEWER, || get(pages::whoami)),
     line(Method::GET, "/admin/v1/decisions", VIEWER, || get(pages::decisions)),
     line(Method::GET, "/admin/v1/decisions/{id}", VIEWER, || get(pages::decision)),
+    line(Method::GET, "/admin/v1/usage", VIEWER, || get(usage::page)),
     line(
         Method::POST,
         "/pools/{pool}/endpoints/{address}/drain",

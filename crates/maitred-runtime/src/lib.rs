@@ -36,6 +36,14 @@ mod watch;
 mod zmtp;
 
 pub use acts::Deed;
+/// What a report over the ledger is asked and made of.
+pub mod usage {
+    pub use maitred_config::moment as civil_moment;
+    pub use maitred_store::ledger::{By, Question, Sums};
+    pub use maitred_tenant::Money;
+    pub use maitred_types::UnixMillis;
+}
+
 pub use booking::{Ask, Booking, NoPlace};
 pub use certificate::certificate_names;
 pub use clock::Clock;

@@ -24,6 +24,7 @@ use std::time::Duration;
 use maitred_obs::LedgerMeters;
 use maitred_types::UnixMillis;
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::Semaphore;
 
 pub use database::{Access, Database, DatabaseError, Place, SCHEMA_VERSION, month_of, months_before};
 pub use entry::{AttemptHead, CallHead, Ending, Entry, Expected};
@@ -34,6 +35,11 @@ pub use usage::{By, LINES_MAX, Question, Sums, UsageError};
 use feed::Feeder;
 use queue::{Shared, write_until_closed};
 use spool::Spool;
+
+/// How many reports are made at one time; further ones wait.
+const REPORTS: usize = 2;
+/// How long a report may take.
+const REPORT: Duration = Duration::from_secs(20);
 
 /// What a call does when the ledger cannot be written as it should.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,6 +143,9 @@ pub struct Ledger {
     wait: Duration,
     spool_max: u64,
     calls: AtomicU64,
+    place: Place,
+    /// Reports that may be made at one time.
+    reports: Semaphore,
     ended: Arc<Ended>,
 }
 
@@ -174,6 +183,8 @@ impl Ledger {
             wait: options.wait,
             spool_max: options.spool_max,
             calls: AtomicU64::new(1),
+            place: options.place.clone(),
+            reports: Semaphore::new(REPORTS),
             ended: Arc::clone(&ended),
         };
         let durability = options.durability;
@@ -263,6 +274,22 @@ impl Ledger {
         } else {
             self.shared.meters.refused("not_entered");
         }
+    }
+
+    /// Sums up what is in the database, over a connection of its own.
+    ///
+    /// # Errors
+    /// The database does not answer in time, or there are too many lines.
+    pub async fn usage(&self, question: &Question) -> Result<Vec<(Vec<String>, Sums)>, UsageError> {
+        let _permit = self.reports.acquire().await;
+        let summed = async {
+            let mut database = Database::open(&self.place, Access::Read).await?;
+            let lines = database.usage(question).await;
+            database.close().await;
+            lines
+        };
+        let summed = tokio::time::timeout(REPORT, summed).await;
+        summed.unwrap_or(Err(UsageError::Database(DatabaseError::Timeout)))
     }
 
     /// Writes out what there is, if disk and database take it within `limit`; otherwise it stays in the spool for the next start. Blocks

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use maitred_config::{AuditPolicy, AuditSettings, Durable};
+use maitred_console::usage::{moment, quoted};
 use maitred_obs::AuditMeters;
 use maitred_store::audit::{Audit, AuditOptions, OnFailure, Report, Verdict, verify};
 use maitred_store::chain::ChainHash;
@@ -16,7 +17,6 @@ use serde_json::Value;
 
 use crate::config_file::{self, beside};
 use crate::ledger::now;
-use crate::usage::{moment, quoted};
 
 /// The columns of a table of entries; what else an entry has stands in the last one, as JSON.
 const COLUMNS: [&str; 17] = [
@@ -175,7 +175,8 @@ fn told(report: &Report, anchor: Option<ChainHash>) -> String {
 }
 
 fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    let since = args.since.as_deref().map(|since| moment(since, now())).transpose()?;
+    let since = args.since.as_deref().map(|since| moment(since, now()));
+    let since = since.transpose().map_err(anyhow::Error::msg)?;
     let since = since.map_or_else(String::new, maitred_obs::rfc3339);
     let mut out = BufWriter::new(io::stdout().lock());
     if args.format == Format::Csv {

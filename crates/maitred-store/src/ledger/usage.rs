@@ -239,6 +239,12 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
+impl From<DatabaseError> for UsageError {
+    fn from(error: DatabaseError) -> Self {
+        Self::Database(error)
+    }
+}
+
 impl From<sqlx::Error> for UsageError {
     fn from(error: sqlx::Error) -> Self {
         Self::Database(DatabaseError::Refused(error))

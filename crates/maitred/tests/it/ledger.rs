@@ -68,6 +68,17 @@ async fn counted(engines: &[Engine]) -> [u64; 2] {
     counted
 }
 
+/// Twenty whole answers and twenty streams.
+async fn answered(gateway: &Gateway) {
+    for number in 0..20 {
+        for (kind, tokens) in [("whole", 5 + number), ("stream", 3)] {
+            let call = call(&format!("{kind}-{number}"), kind == "stream", tokens);
+            let answer = call.send(gateway.address).await;
+            assert_eq!(answer.status(), 200, "{}", answer.text());
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_calls_used_is_what_the_endpoints_counted() {
     let engines = Engine::start_several(2, &["--time-scale", "100"]).await;
@@ -77,18 +88,25 @@ async fn what_calls_used_is_what_the_endpoints_counted() {
     let gateway = served(laid(&config).await, &config, 2).await;
     // Probes ask for a token each before a call is let in.
     let before = counted(&engines).await;
-    for number in 0..20 {
-        let answer = call(&format!("whole-{number}"), false, 5 + number)
-            .send(gateway.address)
-            .await;
-        assert_eq!(answer.status(), 200, "{}", answer.text());
-        let answer = call(&format!("stream-{number}"), true, 3).send(gateway.address).await;
-        assert_eq!(answer.status(), 200, "{}", answer.text());
-    }
+    answered(&gateway).await;
     // What is refused before it is admitted is not in the ledger.
     let unknown = Request::post(CHAT, r#"{"model":"nobody","messages":[]}"#).bearer(&key(1).0);
     assert_eq!(unknown.send(gateway.address).await.status(), 404);
     gateway.until_idle().await;
+    let page = "/admin/v1/usage?by=tenant,model&since=1d";
+    let told = eventually("the rows to be in the database", async || {
+        let told = gateway.page(page).await.json();
+        (told["lines"][0]["calls"] == 40).then_some(told)
+    })
+    .await;
+    let csv = gateway.page(&format!("{page}&format=csv")).await;
+    assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
+    assert!(csv.text().starts_with("tenant,model,calls,"), "{}", csv.text());
+    let table = gateway.page(&format!("{page}&format=table")).await.text();
+    for wrong in ["?by=nobody", "?since=soon", "?format=pdf", "?what=1"] {
+        let refused = gateway.page(&format!("/admin/v1/usage{wrong}")).await;
+        assert_eq!(refused.status(), 400, "{}", refused.text());
+    }
     let mut after = counted(&engines).await;
     after
         .iter_mut()
@@ -100,6 +118,9 @@ async fn what_calls_used_is_what_the_endpoints_counted() {
 
     let lines = usage(&folder, "tenant,model").await;
     assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(told["lines"], json!(lines), "the page says what the command says");
+    let same = maitred(["usage", "--since", "1d"]).folder(folder.path()).run().await;
+    assert_eq!(table, same.success());
     let line = &lines[0];
     assert_eq!((&line["tenant"], &line["model"]), (&json!("tenant-1"), &json!(MODEL)));
     assert_eq!((&line["calls"], &line["estimated"]), (&json!(40), &json!(0)));

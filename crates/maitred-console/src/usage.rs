@@ -1,0 +1,285 @@
+//! What was used: reports over the ledger, for people, spreadsheets and programs. The page and the command give the same.
+
+use std::fmt::Write as _;
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use maitred_runtime::usage::{By, Money, Question, Sums, UnixMillis, civil_moment};
+
+use crate::{Console, problem};
+
+const DAY_MS: u64 = 86_400_000;
+
+/// How a report looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For spreadsheets (RFC 4180).
+    Csv,
+    /// For programs: one object with a list of lines.
+    Json,
+}
+
+impl Format {
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::Table => "text/plain; charset=utf-8",
+            Self::Csv => "text/csv; charset=utf-8",
+            Self::Json => "application/json",
+        }
+    }
+}
+
+/// The page: `?by=tenant,model&since=30d&until=2026-12-01&format=json`, each of which may be left out.
+pub(crate) async fn page(State(console): State<Console>, RawQuery(query): RawQuery) -> Response {
+    let now = console.runtime.clock().unix_now();
+    let (format, question) = match asked(query.as_deref().unwrap_or_default(), now) {
+        Ok(asked) => asked,
+        Err(why) => return (StatusCode::BAD_REQUEST, problem(&why)).into_response(),
+    };
+    let Some(ledger) = console.runtime.ledger() else {
+        let why = problem("there is no ledger; see `ledger` in the configuration");
+        return (StatusCode::NOT_FOUND, why).into_response();
+    };
+    match ledger.usage(&question).await {
+        Ok(lines) => {
+            let content_type = [(CONTENT_TYPE, format.content_type())];
+            (content_type, report(format, &question, &lines)).into_response()
+        }
+        Err(error) => {
+            // What a database says may name more than a viewer should see.
+            tracing::warn!(%error, "usage cannot be told");
+            let why =
+                problem("the ledger's database does not answer, or the report is too long: ask for a shorter time");
+            (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+        }
+    }
+}
+
+fn asked(query: &str, now: UnixMillis) -> Result<(Format, Question), String> {
+    let (mut format, mut since, mut until) = (Format::Json, "30d", None);
+    let mut sums = vec![By::Tenant, By::Model];
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=').unwrap_or((pair, "")) {
+            ("by", words) => sums = words.split([',']).map(by).collect::<Result<_, _>>()?,
+            ("since", when) => since = when,
+            ("until", when) => until = Some(when),
+            ("format", "table") => format = Format::Table,
+            ("format", "csv") => format = Format::Csv,
+            ("format", "json") => format = Format::Json,
+            ("format", _) => return Err("`format` is one of table, csv, json".to_owned()),
+            (name, _) => return Err(format!("`{name}` is not one of by, since, until, format")),
+        }
+    }
+    Ok((format, question(sums, (since, until), now)?))
+}
+
+/// The word for what is summed by.
+///
+/// # Errors
+/// Says which words there are.
+pub fn by(word: &str) -> Result<By, String> {
+    let found = By::ALL.iter().copied().find(|by| by.name() == word);
+    found.ok_or_else(|| {
+        let names: Vec<_> = By::ALL.iter().map(|by| by.name()).collect();
+        format!("`by` is one or more of {}", names.join(", "))
+    })
+}
+
+/// What is asked of the ledger: by what, and from when until when; until now if nothing is said.
+///
+/// # Errors
+/// Says which time is none.
+pub fn question(by: Vec<By>, (since, until): (&str, Option<&str>), now: UnixMillis) -> Result<Question, String> {
+    Ok(Question {
+        by,
+        since: moment(since, now)?,
+        until: match until {
+            Some(until) => moment(until, now)?,
+            // What arrives in this millisecond is meant too.
+            None => UnixMillis::new(now.get() + 1),
+        },
+    })
+}
+
+/// The report.
+#[must_use]
+pub fn report(format: Format, question: &Question, lines: &Lines) -> String {
+    match format {
+        Format::Table => table(&question.by, lines),
+        Format::Csv => csv(&question.by, lines),
+        Format::Json => format!("{}\n", json(question, lines)),
+    }
+}
+
+/// A point of time: so long ago, or a date.
+///
+/// # Errors
+/// Says that it is neither.
+pub fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
+    let units = [
+        ('d', DAY_MS),
+        ('h', DAY_MS / 24),
+        ('m', DAY_MS / 1440),
+        ('w', DAY_MS * 7),
+    ];
+    for (unit, millis) in units {
+        if let Some(Ok(count)) = text.strip_suffix(unit).map(str::parse::<u64>) {
+            return Ok(UnixMillis::new(now.get().saturating_sub(count.saturating_mul(millis))));
+        }
+    }
+    civil_moment(text).map_err(|error| format!("`{text}` is neither a time ago such as `30d` nor a date: {error}"))
+}
+
+/// Lines of a report: the values that each is of, and its sums.
+pub type Lines = [(Vec<String>, Sums)];
+
+/// The columns after the values: name, and the figure.
+const COLUMNS: [&str; 13] = [
+    "calls",
+    "failed",
+    "client_closed",
+    "interrupted",
+    "estimated",
+    "input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "estimated_tokens",
+    "interrupted_tokens",
+    "lost_tokens",
+    "money",
+];
+
+fn figures(sums: &Sums) -> [String; 13] {
+    let counts = [
+        sums.calls,
+        sums.failed,
+        sums.client_closed,
+        sums.interrupted,
+        sums.estimated,
+        sums.input,
+        sums.cached_input,
+        sums.output,
+        sums.reasoning,
+        sums.estimated_tokens,
+        sums.interrupted_tokens,
+        sums.lost_tokens,
+    ];
+    let mut figures: [String; 13] = Default::default();
+    for (figure, count) in figures.iter_mut().zip(counts) {
+        *figure = count.to_string();
+    }
+    figures[12] = money(sums.money);
+    figures
+}
+
+fn money(billionths: i64) -> String {
+    Money(u64::try_from(billionths).unwrap_or(0)).to_string()
+}
+
+fn table(by: &[By], lines: &Lines) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::with_capacity(lines.len() + 1);
+    rows.push(
+        by.iter()
+            .map(|by| by.name())
+            .chain(COLUMNS)
+            .map(str::to_owned)
+            .collect(),
+    );
+    for (values, sums) in lines {
+        let values = values.iter().map(|value| {
+            if value.is_empty() {
+                "-".to_owned()
+            } else {
+                value.clone()
+            }
+        });
+        rows.push(values.chain(figures(sums)).collect());
+    }
+    let columns = by.len() + COLUMNS.len();
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            // Values to the left, figures to the right.
+            let padding = " ".repeat(width - cell.chars().count());
+            let (before, after) = if column < by.len() {
+                ("", padding.as_str())
+            } else {
+                (padding.as_str(), "")
+            };
+            let gap = if column == 0 { "" } else { "  " };
+            line.push_str(&format!("{gap}{before}{cell}{after}"));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn csv(by: &[By], lines: &Lines) -> String {
+    let mut out = by
+        .iter()
+        .map(|by| by.name())
+        .chain(COLUMNS)
+        .collect::<Vec<_>>()
+        .join(",");
+    out.push_str("\r\n");
+    for (values, sums) in lines {
+        let cells: Vec<String> = values.iter().map(|value| quoted(value)).chain(figures(sums)).collect();
+        let _never = write!(out, "{}\r\n", cells.join(","));
+    }
+    out
+}
+
+/// A cell. One that a spreadsheet would take for a formula is not let through as such.
+#[must_use]
+pub fn quoted(value: &str) -> String {
+    let value = if value.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        format!("'{value}")
+    } else {
+        value.to_owned()
+    };
+    if value.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", value.replace('"', "\"\""))
+    } else {
+        value
+    }
+}
+
+fn json(question: &Question, lines: &Lines) -> serde_json::Value {
+    let line = |(values, sums): &(Vec<String>, Sums)| {
+        let mut line = serde_json::Map::new();
+        for (by, value) in question.by.iter().zip(values) {
+            line.insert(by.name().to_owned(), value.as_str().into());
+        }
+        for (name, figure) in COLUMNS.iter().zip(figures(sums)) {
+            // Money stays text: a number of JSON would be rounded by many readers.
+            let value = match figure.parse::<i64>() {
+                Ok(count) if *name != "money" => count.into(),
+                _ => figure.into(),
+            };
+            line.insert((*name).to_owned(), value);
+        }
+        serde_json::Value::Object(line)
+    };
+    serde_json::json!({
+        "since_ms": question.since.get(),
+        "until_ms": question.until.get(),
+        "lines": lines.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests;
