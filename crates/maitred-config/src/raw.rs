@@ -37,7 +37,7 @@ pub use process::{Detail, LogFormat, LogLevel};
 pub(crate) use profiles::{Profile, built_in_profiles};
 pub(crate) use quotas::{Dimension, Quota, Tasks};
 pub use scenario::TraceFormat;
-pub(crate) use sharing::Sharing;
+pub(crate) use sharing::{Sharing, WithoutStore};
 pub(crate) use waiting::{Class, Tenant, Waiting};
 use word::Word;
 

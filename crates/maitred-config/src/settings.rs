@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_sched::{ClassOptions, WaitingOptions};
-use maitred_tenant::{ActorRing, Limit, Prices};
+use maitred_tenant::{ActorRing, Limit, Prices, WithoutStore};
 use maitred_types::{ByteSize, PoolName, TenantId};
 
 pub use auth::{AuthSettings, IssuerSettings, JwksLocation};
@@ -128,6 +128,10 @@ pub struct SharingSettings {
     pub group: String,
     /// How often each gateway speaks, at least.
     pub period: Duration,
+    /// How many gateways share quotas, at least.
+    pub gateways: u64,
+    /// What holds for quotas while the server is gone.
+    pub without_store: WithoutStore,
 }
 
 /// What callers may use.

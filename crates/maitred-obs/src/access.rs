@@ -38,6 +38,9 @@ pub struct AccessRecord<'a> {
     /// Set when the key is one that several share, so that nobody can say who has made the call.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared_key: bool,
+    /// Set when the call was let go without knowing whether other gateways had left something of the quota.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub blind_quota: bool,
     /// Address of the client.
     pub client: &'a str,
     /// HTTP method.
@@ -111,6 +114,7 @@ impl<'a> AccessRecord<'a> {
             user: None,
             issuer: None,
             shared_key: false,
+            blind_quota: false,
             client: "",
             method: "",
             path: "",
@@ -214,6 +218,7 @@ impl<'a> AccessRecord<'a> {
             ("user", self.user),
             ("issuer", self.issuer),
             ("shared_key", self.shared_key.then_some("true")),
+            ("blind_quota", self.blind_quota.then_some("true")),
             ("fault", self.fault),
             ("detail", self.detail),
         ];

@@ -56,6 +56,10 @@ pub struct Meters {
     pub open_connections: Gauge,
     /// Calls that are under way.
     pub active_calls: Gauge,
+    /// Whether the store of shared quota answers.
+    pub quota_store_up: Gauge,
+    /// Calls that were let go without knowing what other gateways had used.
+    pub quota_blind: Counter,
     /// Access records that were lost.
     pub records_dropped: Counter,
     /// Calls that the recording has left out.
@@ -76,6 +80,7 @@ struct Families {
     audit: AuditMeters,
     archive: ArchiveMeters,
     issuer_reads: Counters,
+    quota_asks: Counters,
     pool: PoolFamilies,
 }
 
@@ -115,6 +120,8 @@ impl Meters {
             families,
             open_connections: register(&mut registry, &metric::OPEN_CONNECTIONS, Gauge::default()),
             active_calls: register(&mut registry, &metric::ACTIVE_CALLS, Gauge::default()),
+            quota_store_up: register(&mut registry, &metric::QUOTA_STORE_UP, Gauge::default()),
+            quota_blind: register(&mut registry, &metric::QUOTA_BLIND, Counter::default()),
             records_dropped: register(&mut registry, &metric::RECORDS_DROPPED, Counter::default()),
             recording_dropped: register(&mut registry, &metric::RECORDING_DROPPED, Counter::default()),
             registry: Mutex::new(Registry::default()),
@@ -191,6 +198,14 @@ impl Meters {
         self.families.archive.clone()
     }
 
+    /// Counts what the store of shared quota was asked; `result` is `answered`, `late` or `lost`.
+    pub fn quota_asks(&self, result: &'static str, asks: u64) {
+        self.families
+            .quota_asks
+            .get_or_create(&vec![("result", result.to_owned())])
+            .inc_by(asks);
+    }
+
     /// Counts a read of an issuer's keys; `result` is `changed`, `unchanged` or `failed`.
     pub fn issuer_read(&self, issuer: &str, result: &'static str) {
         self.families
@@ -249,6 +264,7 @@ impl Families {
             audit: AuditMeters::register(registry),
             archive: ArchiveMeters::register(registry),
             issuer_reads: register(registry, &metric::ISSUER_READS, Counters::default()),
+            quota_asks: register(registry, &metric::QUOTA_ASKS, Counters::default()),
             pool: PoolFamilies {
                 picks: register(registry, &metric::PICKS, Counters::default()),
                 refusals: register(registry, &metric::REFUSALS, Counters::default()),

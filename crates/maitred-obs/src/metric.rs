@@ -78,6 +78,12 @@ metrics! {
         "Other gateways before the same pool that are heard of";
     SHARING_MESSAGES: Counter "maitred_sharing_messages" ["pool", "result"]
         "Messages among gateways: sent, heard, unreadable, and lost for want of the shared log";
+    QUOTA_STORE_UP: Gauge "maitred_quota_store_up" []
+        "Whether the store of shared quota answers; without it each gateway goes on with its part, or refuses, as configured";
+    QUOTA_ASKS: Counter "maitred_quota_asks" ["result"]
+        "What the store of shared quota was asked: answered, late (it came too late and changed nothing) and lost";
+    QUOTA_BLIND: Counter "maitred_quota_blind_calls" []
+        "Calls that were let go without knowing whether other gateways had left something of the quota";
     SCRAPES: Counter "maitred_scrapes" ["pool", "result"]
         "Reads of endpoints' metrics pages, by result";
     PROBES: Counter "maitred_probes" ["pool", "result"]

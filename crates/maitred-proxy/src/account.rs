@@ -55,6 +55,8 @@ pub(crate) struct Account {
     pub(crate) task: Option<Box<str>>,
     /// What the call has reserved of its quotas.
     pub(crate) reserved: Option<Reserved>,
+    /// Whether it was let go without knowing what other gateways had left of them.
+    pub(crate) is_blind: bool,
     /// What it costs, and its entry in the ledger.
     pub(crate) billing: Billing,
     endpoint: Option<(Address, &'static str)>,
@@ -100,6 +102,7 @@ impl Account {
             booking: None,
             task: None,
             reserved: None,
+            is_blind: false,
             billing: Billing::default(),
             endpoint: None,
             first_token: None,
@@ -415,6 +418,7 @@ impl Account {
             record.queue_ms = Some(millis(self.waited));
             record.class = self.class.as_deref();
         }
+        record.blind_quota = self.is_blind;
         if let Some(principal) = &self.principal {
             record.tenant = Some(principal.tenant.as_str());
             record.key = principal.key.as_ref().map(maitred_types::KeyId::as_str);

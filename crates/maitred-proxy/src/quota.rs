@@ -61,6 +61,7 @@ pub(crate) fn reserve(
         retry_after: refused.retry_after,
         ..Fault::new(refused.fault, refused.message)
     })?;
+    account.is_blind = account.reserved.as_ref().is_some_and(|reserved| reserved.is_blind);
     Ok(())
 }
 

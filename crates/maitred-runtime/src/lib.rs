@@ -20,6 +20,7 @@ mod ledger;
 mod parity;
 mod pins;
 mod quota;
+mod quota_leases;
 mod ratios;
 mod remembered;
 mod runtime;

@@ -4,20 +4,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use maitred_tenant::{Amount, Limit, Moment, Quota, QuotaRefusal, Reservation, Standing, Subject};
+use maitred_config::SharingSettings;
+use maitred_obs::Meters;
+use maitred_tenant::{
+    Amount, Limit, Moment, Quota, QuotaRefusal, Reservation, SharedOptions, SharedQuota, Standing, Subject,
+};
 use maitred_types::FaultKind;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::clock::Clock;
 
 /// Most counters that are kept: some hundred bytes each.
 const COUNTERS_MAX: usize = 200_000;
 
+/// Limits that this gateway holds for itself, or its part of those that several share.
+#[derive(Debug)]
+enum Core {
+    Own(Quota),
+    Shared(SharedQuota),
+}
+
 /// Every limit, and what is used of it. One per process.
 #[derive(Debug)]
 pub struct QuotaHost {
-    core: Mutex<Quota>,
+    core: Mutex<Core>,
     clock: Clock,
+    meters: Arc<Meters>,
+    /// Told when the store of shared quota should be asked at once.
+    pub(crate) hungry: Notify,
     /// Whether there are limits for calls that belong to no task. Without them most calls need not look.
     limits_all: AtomicBool,
     abandoned: AtomicU64,
@@ -44,13 +59,34 @@ pub struct Reserved {
     pub calls: Option<Standing>,
     /// How the tightest limit on tokens stands.
     pub tokens: Option<Standing>,
+    /// Whether something of it was taken without knowing what other gateways have used.
+    pub is_blind: bool,
 }
 
 impl QuotaHost {
-    pub(crate) fn new(limits: &[Limit], clock: Clock) -> Arc<Self> {
+    /// Without `sharing` the limits are this gateway's own.
+    pub(crate) fn new(
+        limits: &[Limit],
+        sharing: Option<&SharingSettings>,
+        clock: Clock,
+        meters: Arc<Meters>,
+    ) -> Arc<Self> {
+        let core = match sharing {
+            Some(sharing) => {
+                let options = SharedOptions {
+                    counters: COUNTERS_MAX,
+                    gateways: sharing.gateways,
+                    without_store: sharing.without_store,
+                };
+                Core::Shared(SharedQuota::new(limits.to_vec(), options))
+            }
+            None => Core::Own(Quota::new(limits.to_vec(), COUNTERS_MAX)),
+        };
         Arc::new(Self {
-            core: Mutex::new(Quota::new(limits.to_vec(), COUNTERS_MAX)),
+            core: Mutex::new(core),
             clock,
+            meters,
+            hungry: Notify::new(),
             limits_all: AtomicBool::new(limits_all(limits)),
             abandoned: AtomicU64::new(0),
         })
@@ -58,7 +94,10 @@ impl QuotaHost {
 
     /// Takes other limits; what was used of those that stay stays used.
     pub(crate) fn reconfigure(&self, limits: &[Limit]) {
-        self.core.lock().reconfigure(limits.to_vec(), COUNTERS_MAX);
+        match &mut *self.core.lock() {
+            Core::Own(quota) => quota.reconfigure(limits.to_vec(), COUNTERS_MAX),
+            Core::Shared(quota) => quota.reconfigure(limits.to_vec()),
+        }
         self.limits_all.store(limits_all(limits), Ordering::Relaxed);
     }
 
@@ -71,23 +110,34 @@ impl QuotaHost {
             return Ok(None);
         }
         let at = self.moment();
-        let mut core = self.core.lock();
-        match core.reserve(subject, most, at) {
-            Ok(reservation) => Ok(Some(Reserved {
-                host: Arc::clone(self),
-                calls: reservation.calls,
-                tokens: reservation.tokens,
-                reservation: Some(reservation),
-                most,
-            })),
-            Err(refusal) => {
-                let limit = match refusal {
-                    QuotaRefusal::Exceeded { limit, .. } => core.limits().get(usize::from(limit)).cloned(),
-                    QuotaRefusal::TableFull => None,
-                };
-                drop(core);
-                Err(no_quota(refusal, limit.as_ref()))
+        let (reserved, is_hungry) = self.core.lock().reserve(subject, most, at);
+        if is_hungry {
+            self.hungry.notify_one();
+        }
+        match reserved {
+            Ok(reservation) => {
+                if reservation.is_blind {
+                    self.meters.quota_blind.inc();
+                }
+                Ok(Some(Reserved {
+                    host: Arc::clone(self),
+                    calls: reservation.calls,
+                    tokens: reservation.tokens,
+                    is_blind: reservation.is_blind,
+                    reservation: Some(reservation),
+                    most,
+                }))
             }
+            Err((refusal, limit)) => Err(no_quota(refusal, limit.as_ref())),
+        }
+    }
+
+    /// Does something with the part of shared limits, if they are shared.
+    pub(crate) fn with_shared<T>(&self, act: impl FnOnce(&mut SharedQuota, Moment) -> T) -> Option<T> {
+        let at = self.moment();
+        match &mut *self.core.lock() {
+            Core::Own(_) => None,
+            Core::Shared(quota) => Some(act(quota, at)),
         }
     }
 
@@ -102,6 +152,30 @@ impl QuotaHost {
             now: self.clock.now(),
             unix: self.clock.unix_now(),
         }
+    }
+}
+
+impl Core {
+    /// Reserves; says too whether the store of shared quota should be asked at once. A refusal comes with the limit that it is about.
+    fn reserve(
+        &mut self,
+        subject: &Subject<'_>,
+        most: Amount,
+        at: Moment,
+    ) -> (Result<Reservation, (QuotaRefusal, Option<Limit>)>, bool) {
+        let (reserved, is_hungry) = match self {
+            Self::Own(quota) => (quota.reserve(subject, most, at), false),
+            Self::Shared(quota) => (quota.reserve(subject, most, at), quota.take_hunger()),
+        };
+        let limits = match self {
+            Self::Own(quota) => quota.limits(),
+            Self::Shared(quota) => quota.limits(),
+        };
+        let with_limit = |refusal| match refusal {
+            QuotaRefusal::Exceeded { limit, .. } => (refusal, limits.get(usize::from(limit)).cloned()),
+            QuotaRefusal::TableFull | QuotaRefusal::StoreGone => (refusal, None),
+        };
+        (reserved.map_err(with_limit), is_hungry)
     }
 }
 
@@ -120,7 +194,10 @@ impl Reserved {
     fn end(&mut self, used: Amount) {
         if let Some(reservation) = self.reservation.take() {
             let at = self.host.moment();
-            self.host.core.lock().settle(reservation, used, at);
+            match &mut *self.host.core.lock() {
+                Core::Own(quota) => quota.settle(reservation, used, at),
+                Core::Shared(quota) => quota.settle(reservation, used),
+            }
         }
     }
 }
@@ -141,7 +218,7 @@ fn limits_all(limits: &[Limit]) -> bool {
 fn no_quota(refusal: QuotaRefusal, limit: Option<&Limit>) -> NoQuota {
     let retry_after = match refusal {
         QuotaRefusal::Exceeded { retry_after, .. } => retry_after,
-        QuotaRefusal::TableFull => Some(Duration::from_secs(10)),
+        QuotaRefusal::TableFull | QuotaRefusal::StoreGone => Some(Duration::from_secs(10)),
     };
     let message = match (refusal, limit) {
         (
@@ -190,7 +267,7 @@ mod tests {
             amount: 100,
             is_default,
         };
-        QuotaHost::new(&[limit], Clock::start())
+        QuotaHost::new(&[limit], None, Clock::start(), Arc::new(Meters::new("test")))
     }
 
     const SUBJECT: Subject<'static> = Subject {

@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use maitred_config::{PoolSettings, Settings};
+use maitred_config::{PoolSettings, Settings, SharingSettings};
 use maitred_obs::{EndpointSample, Meters};
 use maitred_sched::DrainCause;
 use maitred_store::audit::Audit;
 use maitred_store::ledger::Ledger;
 use maitred_types::{Address, PoolName};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::decisions::Decisions;
@@ -21,6 +22,7 @@ use crate::host::PoolHost;
 use crate::issuers::{Issuers, TokenDesk};
 use crate::keeper::Keeper;
 use crate::quota::QuotaHost;
+use crate::quota_leases::QuotaLeases;
 use crate::remembered;
 use crate::sharing::Sharing;
 use crate::snapshot::Snapshot;
@@ -38,6 +40,8 @@ pub struct Runtime {
     decisions: Arc<Decisions>,
     pools: Mutex<BTreeMap<PoolName, Kept>>,
     quota: Arc<QuotaHost>,
+    /// Whether the store of shared quota has been spoken with, or tried in vain.
+    leases_met: watch::Sender<bool>,
     ledger: OnceLock<Arc<Ledger>>,
     audit: OnceLock<Arc<Audit>>,
     issuers: Issuers,
@@ -57,6 +61,8 @@ impl Runtime {
     #[must_use]
     pub fn start(settings: Settings, clock: Clock, tasks: Tasks, meters: Arc<Meters>, seed: u64) -> Arc<Self> {
         let empty = Snapshot::new(Arc::new(settings.clone()), &[], TokenDesk::default(), &meters);
+        let (limits, sharing) = (&settings.quotas.limits, settings.sharing.as_ref());
+        let quota = QuotaHost::new(limits, sharing, clock, Arc::clone(&meters));
         let runtime = Arc::new(Self {
             clock,
             tasks,
@@ -66,12 +72,14 @@ impl Runtime {
             snapshot: ArcSwap::from_pointee(empty),
             decisions: Arc::default(),
             pools: Mutex::new(BTreeMap::new()),
-            quota: QuotaHost::new(&settings.quotas.limits, clock),
+            quota,
+            leases_met: watch::channel(false).0,
             ledger: OnceLock::new(),
             audit: OnceLock::new(),
             issuers: Issuers::default(),
             is_draining: AtomicBool::new(false),
         });
+        runtime.begin_leases(sharing);
         runtime.apply(settings);
         let weak = Arc::downgrade(&runtime);
         runtime.meters.add_endpoints(Arc::new(move || {
@@ -160,6 +168,30 @@ impl Runtime {
             Ok(sharing) => sharing.begin(&self.tasks),
             Err(error) => tracing::error!(pool = %host.name(), %error, "gateways cannot talk to each other"),
         }
+    }
+
+    /// The limits become those of several gateways.
+    fn begin_leases(&self, sharing: Option<&SharingSettings>) {
+        let Some(sharing) = sharing else {
+            self.leases_met.send_replace(true);
+            return;
+        };
+        let met = self.leases_met.clone();
+        match QuotaLeases::new(Arc::clone(&self.quota), sharing, Arc::clone(&self.meters), met) {
+            Ok(leases) => self.tasks.spawn(leases.keep(self.clock, self.tasks.clone())),
+            Err(error) => {
+                self.leases_met.send_replace(true);
+                tracing::error!(%error, "gateways cannot share quota");
+            }
+        }
+    }
+
+    /// Completes when the store of shared quota has said what there is, or cannot be reached, so that the first calls are not let go
+    /// without knowing.
+    pub async fn meet_others(&self) {
+        let mut met = self.leases_met.subscribe();
+        // Without a sender nobody is met any more.
+        drop(met.wait_for(|is_met| *is_met).await);
     }
 
     /// The settings that hold now. A call takes them once.

@@ -31,8 +31,9 @@ pub use key::{KEY_PREFIX, NEW_KEY_RANDOM_BYTES, NewKey};
 pub use prices::{BILLIONTHS, Money, Price, Prices, Rates};
 pub use principal::{OnBehalf, Principal, UserRefusal};
 pub use quota::{
-    Amount, Dimensions, Limit, LimitMatch, Measure, Moment, Quota, QuotaRefusal, QuotaViolation, Reservation, Standing,
-    Subject,
+    Amount, Ask, Bank, Dimensions, FORGET_MILLIS, Known, LEASE_MILLIS, Limit, LimitMatch, Measure, Moment, Question,
+    Quota, QuotaRefusal, QuotaViolation, Reservation, SharedOptions, SharedQuota, Standing, Subject, Terms,
+    WithoutStore, Word,
 };
 pub use ring::{DuplicateKey, KeyRefusal, KeyRing};
 pub use token::{Algorithm, TOKEN_LEN_MAX, Token, TokenRefusal};

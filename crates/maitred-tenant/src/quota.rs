@@ -7,10 +7,14 @@
 //! Either every limit that applies has room, or nothing is taken from any. The table of counters is bounded: counters that say nothing
 //! any more are dropped first, and when none can be, the call is refused rather than let through unmetered.
 
+mod bank;
 mod calendar;
 mod counter;
 mod limit;
+mod purse;
+mod shared;
 mod table;
+mod terms;
 
 use std::fmt;
 use std::time::Duration;
@@ -18,9 +22,13 @@ use std::time::Duration;
 use maitred_types::{FaultKind, Time, UnixMillis};
 use smallvec::SmallVec;
 
+pub use bank::Bank;
+pub use shared::{Question, SharedOptions, SharedQuota, WithoutStore};
+pub use terms::{Ask, FORGET_MILLIS, Known, LEASE_MILLIS, Terms, Word};
+
 pub use limit::{Dimensions, Limit, LimitMatch, Measure};
 
-use counter::{Mark, Want};
+use counter::{Counter, Mark, Want};
 use table::{Place, Table};
 
 /// Both clocks at one instant: the monotone one for rates, the civil one for days and months.
@@ -65,6 +73,8 @@ pub struct Reservation {
     pub calls: Option<Standing>,
     /// How the tightest limit on tokens stands after this one.
     pub tokens: Option<Standing>,
+    /// Whether something of it was taken without knowing what other gateways have used.
+    pub is_blind: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +83,20 @@ struct Hold {
     limit: u16,
     reserved: u64,
     mark: Mark,
+}
+
+impl Reservation {
+    /// Keeps how a limit stands if it is the tightest of its sort.
+    fn tell(&mut self, measure: Measure, standing: Standing) {
+        let tightest = match measure {
+            Measure::Calls { .. } | Measure::ConcurrentCalls => &mut self.calls,
+            Measure::TokensPerMinute | Measure::TokensPerDay | Measure::TokensPerTask => &mut self.tokens,
+            Measure::MoneyPerMonth => return,
+        };
+        if tightest.is_none_or(|other| standing.remaining < other.remaining) {
+            *tightest = Some(standing);
+        }
+    }
 }
 
 /// How a limit stands: what rate-limit headers say.
@@ -103,6 +127,8 @@ pub enum QuotaRefusal {
     },
     /// The table of counters is full, and none can be dropped.
     TableFull,
+    /// What other gateways have used cannot be known, and nothing is let go without knowing.
+    StoreGone,
 }
 
 impl QuotaRefusal {
@@ -111,7 +137,7 @@ impl QuotaRefusal {
     pub const fn fault(&self) -> FaultKind {
         match self {
             Self::Exceeded { .. } => FaultKind::QuotaExceeded,
-            Self::TableFull => FaultKind::QuotaUnavailable,
+            Self::TableFull | Self::StoreGone => FaultKind::QuotaUnavailable,
         }
     }
 }
@@ -123,6 +149,7 @@ impl fmt::Display for QuotaRefusal {
                 write!(f, "{remaining} left where the call may need {wanted}")
             }
             Self::TableFull => f.write_str("the gateway keeps as many quota counters as it may, all of them in use"),
+            Self::StoreGone => f.write_str("what other gateways have used of the quota cannot be known at the moment"),
         }
     }
 }
@@ -131,7 +158,7 @@ impl fmt::Display for QuotaRefusal {
 #[derive(Debug)]
 pub struct Quota {
     limits: Vec<Limit>,
-    table: Table,
+    table: Table<Counter>,
 }
 
 impl Quota {
@@ -187,7 +214,7 @@ impl Quota {
             }
             let place = self
                 .table
-                .find(number, limit, subject, at)
+                .find((number, limit), subject, || Counter::new(number, limit, at))
                 .ok_or(QuotaRefusal::TableFull)?;
             let wanted = limit.measure.of(most);
             let Some(counter) = self.table.get_mut(place) else {
@@ -221,14 +248,7 @@ impl Quota {
             };
             let mark = counter.take(limit, Want { amount: *wanted, at });
             let standing = counter.standing(limit, at);
-            let tightest = match limit.measure {
-                Measure::Calls { .. } | Measure::ConcurrentCalls => &mut reservation.calls,
-                Measure::TokensPerMinute | Measure::TokensPerDay | Measure::TokensPerTask => &mut reservation.tokens,
-                Measure::MoneyPerMonth => &mut None,
-            };
-            if tightest.is_none_or(|other| standing.remaining < other.remaining) {
-                *tightest = Some(standing);
-            }
+            reservation.tell(limit.measure, standing);
             reservation.holds.push(Hold {
                 place: *place,
                 limit: *number,
@@ -314,7 +334,7 @@ fn applies(limits: &[Limit], limit: &Limit, subject: &Subject<'_>) -> bool {
 fn later(one: Option<QuotaRefusal>, other: QuotaRefusal) -> QuotaRefusal {
     let wait = |refusal: &QuotaRefusal| match refusal {
         QuotaRefusal::Exceeded { retry_after, .. } => retry_after.unwrap_or(Duration::MAX),
-        QuotaRefusal::TableFull => Duration::ZERO,
+        QuotaRefusal::TableFull | QuotaRefusal::StoreGone => Duration::ZERO,
     };
     match one {
         Some(one) if wait(&one) >= wait(&other) => one,

@@ -171,6 +171,7 @@ impl Gateway {
             let archive = archive::open(&args.config, wanted, meters.archive())?;
             runtime.decisions().archive_in(archive);
         }
+        runtime.meet_others().await;
         let listener = TcpListener::bind(admin)
             .await
             .with_context(|| format!("cannot listen on {admin} (admin)"))?;

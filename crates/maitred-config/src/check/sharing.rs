@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use maitred_tenant::WithoutStore;
+
 use super::Checker;
 use crate::path::Path;
 use crate::raw;
@@ -38,6 +40,11 @@ impl Checker<'_> {
             url,
             group: sharing.group.as_str().to_owned(),
             period,
+            gateways: u64::from(sharing.quotas.gateways),
+            without_store: match sharing.quotas.without_store {
+                raw::WithoutStore::LocalShare => WithoutStore::LocalShare,
+                raw::WithoutStore::Refuse => WithoutStore::Refuse,
+            },
         })
     }
 }

@@ -20,6 +20,41 @@ pub(crate) struct Sharing {
     /// How often each gateway speaks, at least; with much traffic it speaks earlier.
     #[serde(default = "period")]
     pub(crate) period: TimeSpan,
+    /// How `quotas` and `tasks` hold for all gateways of the group together.
+    #[serde(default)]
+    pub(crate) quotas: SharedQuotas,
+}
+
+/// Each gateway holds a part of every limit that its calls use, by a lease from the server, so that no call waits for it. What all of
+/// them together can use beyond a limit is bounded; the handbook says by what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SharedQuotas {
+    /// How many gateways there are at least. A gateway that does not know better takes one part in so many of what is free.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(crate) gateways: u32,
+    /// What holds for calls that a limit is for while the server is gone.
+    pub(crate) without_store: WithoutStore,
+}
+
+impl Default for SharedQuotas {
+    fn default() -> Self {
+        Self {
+            gateways: 2,
+            without_store: WithoutStore::default(),
+        }
+    }
+}
+
+/// What holds while the server is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum WithoutStore {
+    /// Each gateway goes on with its part of what was free when it last heard. Such calls are marked.
+    #[default]
+    LocalShare,
+    /// They are refused.
+    Refuse,
 }
 
 fn group() -> Name {

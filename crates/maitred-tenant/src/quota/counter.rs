@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use maitred_types::Time;
 
+use super::table::Slot;
 use super::{Limit, Measure, Moment, Standing, calendar};
 
 /// Pieces of a minute that are remembered. One more than a minute has, so that what is remembered is never less than a minute.
@@ -35,6 +36,11 @@ pub(super) struct NoRoom {
 /// In which stretch of time a reservation was made; what is settled later belongs there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark(u64);
+
+impl Mark {
+    /// No stretch in particular.
+    pub(super) const NONE: Self = Self(0);
+}
 
 /// What was used, by the way a measure forgets it.
 #[derive(Clone, Debug)]
@@ -291,9 +297,18 @@ impl Counter {
         let allowed = self.amount.saturating_add(self.excess);
         self.used > allowed && self.used > self.grandfathered.saturating_add(self.excess)
     }
+}
 
-    /// Whether a new counter would say the same.
-    pub(super) fn is_idle(&self, at: Moment) -> bool {
+impl Slot for Counter {
+    fn limit(&self) -> u16 {
+        self.limit
+    }
+
+    fn renumber(&mut self, number: u16) {
+        self.limit = number;
+    }
+
+    fn is_idle(&self, at: Moment) -> bool {
         match &self.memory {
             Memory::Rate { due } => *due <= at.now,
             Memory::Held => self.used == 0,

@@ -2,8 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::counter::Counter;
 use super::{Dimensions, Limit, Moment, Subject};
+
+/// What is kept of one owner and one limit.
+pub(super) trait Slot {
+    /// The limit's number.
+    fn limit(&self) -> u16;
+    /// The limit has another number from now on.
+    fn renumber(&mut self, number: u16);
+    /// Whether a new one would say the same.
+    fn is_idle(&self, at: Moment) -> bool;
+}
 
 /// Where a counter is, and which one it is of those that were there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,17 +22,17 @@ pub(super) struct Place {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Entry<C> {
     generation: u32,
-    counter: Option<(Counter, Box<str>)>,
+    counter: Option<(C, Box<str>)>,
 }
 
 /// Every counter that says something.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct Table<C> {
     /// By the limit's number and the owners' names, the whole of them: two owners never share a counter.
     places: BTreeMap<Box<str>, u32>,
-    entries: Vec<Entry>,
+    entries: Vec<Entry<C>>,
     free: Vec<u32>,
     cap: usize,
     /// The name that is looked up, in a buffer that is used again.
@@ -32,7 +41,7 @@ pub(super) struct Table {
     patience: usize,
 }
 
-impl Table {
+impl<C: Slot> Table<C> {
     pub(super) fn new(cap: usize) -> Self {
         Self {
             places: BTreeMap::new(),
@@ -66,15 +75,32 @@ impl Table {
 
     /// The subject's counter of a limit, which is made if there is none. `None` when there is no room for one. Drops none, so
     /// that what was found before stays where it is.
-    pub(super) fn find(&mut self, number: u16, limit: &Limit, subject: &Subject<'_>, at: Moment) -> Option<Place> {
-        if let Some(place) = self.look(number, limit, subject) {
-            return Some(place);
+    pub(super) fn find(
+        &mut self,
+        (number, limit): (u16, &Limit),
+        subject: &Subject<'_>,
+        make: impl FnOnce() -> C,
+    ) -> Option<Place> {
+        match self.look(number, limit, subject) {
+            Some(place) => Some(place),
+            None => self.add(self.name.as_str().into(), make),
         }
+    }
+
+    /// The counter of a limit and of owners whose names are written as those of a counter are, which is made if there is none.
+    pub(super) fn find_named(&mut self, number: u16, owners: &str, make: impl FnOnce() -> C) -> Option<Place> {
+        let name: Box<str> = format!("{number}{NUMBER_END}{owners}").into();
+        match self.places.get(&name) {
+            Some(index) => Some(self.place(*index)),
+            None => self.add(name, make),
+        }
+    }
+
+    fn add(&mut self, name: Box<str>, make: impl FnOnce() -> C) -> Option<Place> {
         if self.len() >= self.cap {
             return None;
         }
-        let name: Box<str> = self.name.as_str().into();
-        let counter = (Counter::new(number, limit, at), name.clone());
+        let counter = (make(), name.clone());
         let index = if let Some(index) = self.free.pop() {
             if let Some(entry) = self.entries.get_mut(index as usize) {
                 entry.counter = Some(counter);
@@ -103,7 +129,7 @@ impl Table {
         Place { index, generation }
     }
 
-    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut Counter> {
+    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut C> {
         let entry = self.entries.get_mut(place.index as usize)?;
         if entry.generation != place.generation {
             return None;
@@ -111,12 +137,22 @@ impl Table {
         entry.counter.as_mut().map(|(counter, _)| counter)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &Counter)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &C)> {
         (0_u32..).zip(&self.entries).filter_map(|(index, entry)| {
             let (counter, _) = entry.counter.as_ref()?;
             let generation = entry.generation;
             Some((Place { index, generation }, counter))
         })
+    }
+
+    /// A counter, with the names of its owners.
+    pub(super) fn get_named_mut(&mut self, place: Place) -> Option<(&str, &mut C)> {
+        let entry = self.entries.get_mut(place.index as usize)?;
+        if entry.generation != place.generation {
+            return None;
+        }
+        let (counter, name) = entry.counter.as_mut()?;
+        Some((name.split_once(NUMBER_END).map_or("", |(_, owners)| owners), counter))
     }
 
     /// Drops counters that say nothing any more. When that frees less than a sixteenth of the table, it is not tried again before as
@@ -146,9 +182,9 @@ impl Table {
             let Some((counter, name)) = &mut entry.counter else {
                 continue;
             };
-            match moved.get(usize::from(counter.limit)).copied().flatten() {
+            match moved.get(usize::from(counter.limit())).copied().flatten() {
                 Some(number) => {
-                    counter.limit = number;
+                    counter.renumber(number);
                     let owners = name.split_once(NUMBER_END).map_or("", |(_, owners)| owners);
                     *name = format!("{number}{NUMBER_END}{owners}").into();
                     self.places.insert(name.clone(), index);

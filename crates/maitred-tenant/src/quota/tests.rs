@@ -420,6 +420,7 @@ fn a_lost_reservation_and_an_overfull_counter_are_found() {
         table.get_mut(place).unwrap().take(&limits[0], want)
     };
     let blind = Reservation {
+        is_blind: false,
         holds: [Hold {
             place,
             limit: 0,

@@ -1,0 +1,314 @@
+//! Quota that several gateways share, without a call ever waiting for the store that they share.
+//!
+//! Each gateway holds a part of every limit that its calls use, by a lease, and calls take from it as they do from a limit of one
+//! gateway. What is to be asked of the store comes out of [`SharedQuota::asks`], and its answers go into [`SharedQuota::hear`];
+//! whoever carries them may be late, may lose them, and may bring them twice.
+//!
+//! Where what is held is not enough, a gateway takes without knowing (`blind`) up to its part of what was free when it last heard, and
+//! tells the store at once. So the first call of a tenant is not refused, and a store that is gone stops nobody. What all gateways
+//! together take so may pass the limit, by a bound that the handbook states.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use maitred_types::Time;
+use smallvec::SmallVec;
+
+use super::counter::Mark;
+use super::purse::{Purse, StoreState};
+use super::table::{Place, Slot as _, Table};
+use super::terms::{Ask, LEASE_MILLIS, Word};
+use super::{Amount, Hold, Limit, Moment, Quota, QuotaRefusal, Reservation, Standing, Subject, applies, index, later};
+
+/// For so long after its last word the store counts as there.
+const PRESENT: Duration = Duration::from_millis(LEASE_MILLIS);
+
+/// What holds while the store is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithoutStore {
+    /// Each gateway goes on with its part of what was free when it last heard.
+    #[default]
+    LocalShare,
+    /// Calls that a limit is for are refused.
+    Refuse,
+}
+
+/// How quota is shared.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedOptions {
+    /// Most counters that are kept.
+    pub counters: usize,
+    /// How many gateways there are at least, whatever is heard.
+    pub gateways: u64,
+    /// What holds while the store is gone.
+    pub without_store: WithoutStore,
+}
+
+/// Something to ask of the store.
+#[derive(Clone, Debug)]
+pub struct Question {
+    place: Place,
+    /// The counter's name in the store.
+    pub key: String,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// All limits, and this gateway's part of each.
+#[derive(Debug)]
+pub struct SharedQuota {
+    limits: Vec<Limit>,
+    table: Table<Purse>,
+    options: SharedOptions,
+    gateways: u64,
+    /// When the store last spoke.
+    heard: Option<Time>,
+    is_hungry: bool,
+    /// Those that may have something to ask, the next one to be looked at first.
+    listed: VecDeque<Place>,
+}
+
+impl SharedQuota {
+    /// Nothing held yet. Limits beyond [`Quota::MAX_LIMITS`] are not taken.
+    #[must_use]
+    pub fn new(mut limits: Vec<Limit>, options: SharedOptions) -> Self {
+        limits.truncate(Quota::MAX_LIMITS);
+        Self {
+            limits,
+            table: Table::new(options.counters),
+            options,
+            gateways: options.gateways.max(1),
+            heard: None,
+            is_hungry: false,
+            listed: VecDeque::new(),
+        }
+    }
+
+    /// Takes other limits; see [`Quota::reconfigure`].
+    pub fn reconfigure(&mut self, mut limits: Vec<Limit>) {
+        limits.truncate(Quota::MAX_LIMITS);
+        let position = |old: &Limit| limits.iter().position(|new| new.counts_as(old)).and_then(index);
+        let moved: Vec<Option<u16>> = self.limits.iter().map(position).collect();
+        self.table.renumber(&moved);
+        self.limits = limits;
+    }
+
+    /// The limits, by index.
+    #[must_use]
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// Whether the store has spoken lately.
+    #[must_use]
+    pub fn is_store_there(&self, now: Time) -> bool {
+        self.heard.is_some_and(|heard| now.since(heard) < PRESENT)
+    }
+
+    fn store(&self, now: Time) -> StoreState {
+        match self.options.without_store {
+            _ if self.is_store_there(now) => StoreState::There,
+            WithoutStore::LocalShare => StoreState::Gone,
+            WithoutStore::Refuse => StoreState::GoneAndMissed,
+        }
+    }
+
+    /// Reserves what a call may use at most.
+    ///
+    /// # Errors
+    /// Some limit has no room; then nothing is taken from any. Of several the one that takes longest is told.
+    pub fn reserve(&mut self, subject: &Subject<'_>, most: Amount, at: Moment) -> Result<Reservation, QuotaRefusal> {
+        let store = self.store(at.now);
+        let mut found: SmallVec<[(u16, Place, u64); 4]> = SmallVec::new();
+        let mut refusal: Option<QuotaRefusal> = None;
+        let applying = self.limits.iter().filter(|limit| applies(&self.limits, limit, subject));
+        self.table.make_room(applying.count(), at);
+        for (number, limit) in (0_u16..).zip(&self.limits) {
+            if !applies(&self.limits, limit, subject) {
+                continue;
+            }
+            let make = || Purse::new(number, limit, self.gateways, at);
+            let place = self.table.find((number, limit), subject, make);
+            let Some((place, purse)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) else {
+                return Err(QuotaRefusal::TableFull);
+            };
+            let wanted = limit.measure.of(most);
+            match purse.room(limit, Purse::units(limit, wanted), (at, store)) {
+                Ok(()) => found.push((number, place, wanted)),
+                Err(_) if store == StoreState::GoneAndMissed => refusal = Some(QuotaRefusal::StoreGone),
+                Err(no_room) => {
+                    let exceeded = QuotaRefusal::Exceeded {
+                        limit: number,
+                        remaining: no_room.remaining,
+                        wanted,
+                        retry_after: no_room.retry_after,
+                    };
+                    refusal = Some(later(refusal, exceeded));
+                }
+            }
+            self.is_hungry |= purse.is_hungry();
+            list(&mut self.listed, place, purse);
+        }
+        match refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(self.take(&found, at)),
+        }
+    }
+
+    fn take(&mut self, found: &[(u16, Place, u64)], at: Moment) -> Reservation {
+        let mut reservation = Reservation::default();
+        for (number, place, wanted) in found {
+            let (Some(limit), Some(purse)) = (self.limits.get(usize::from(*number)), self.table.get_mut(*place)) else {
+                continue;
+            };
+            let before = purse.beyond();
+            purse.take(Purse::units(limit, *wanted));
+            reservation.is_blind |= purse.beyond() > before;
+            self.is_hungry |= purse.is_hungry();
+            reservation.tell(limit.measure, purse.standing(limit, at));
+            reservation.holds.push(Hold {
+                place: *place,
+                limit: *number,
+                reserved: *wanted,
+                mark: Mark::NONE,
+            });
+        }
+        reservation
+    }
+
+    /// Ends a reservation with what was really used.
+    pub fn settle(&mut self, reservation: Reservation, used: Amount) {
+        for hold in reservation.holds {
+            let Some(purse) = self.table.get_mut(hold.place) else {
+                continue;
+            };
+            let Some(limit) = self.limits.get(usize::from(purse.limit())) else {
+                continue;
+            };
+            let (reserved, spent) = (hold.reserved, limit.measure.of(used));
+            purse.settle(Purse::units(limit, reserved), Purse::units(limit, spent));
+            list(&mut self.listed, hold.place, purse);
+        }
+    }
+
+    /// How every counter of a subject stands: limit index and standing.
+    pub fn standings(&mut self, subject: &Subject<'_>, at: Moment) -> Vec<(u16, Standing)> {
+        let mut all = Vec::new();
+        for (number, limit) in (0_u16..).zip(&self.limits) {
+            if !applies(&self.limits, limit, subject) {
+                continue;
+            }
+            let place = self.table.look(number, limit, subject);
+            let fresh = Purse::new(number, limit, self.gateways, at);
+            let purse = place.and_then(|place| self.table.get_mut(place));
+            all.push((number, purse.map_or(&fresh, |purse| purse).standing(limit, at)));
+        }
+        all
+    }
+
+    /// Whether something should be asked without waiting for the next round. Says so once.
+    pub fn take_hunger(&mut self) -> bool {
+        std::mem::take(&mut self.is_hungry)
+    }
+
+    /// What is to be asked of the store now, at most so much at once. Each question is to be answered by [`SharedQuota::hear`] once.
+    pub fn asks(&mut self, most: usize, at: Moment) -> Vec<Question> {
+        self.questions(most, (at, false))
+    }
+
+    /// What is to be asked when the gateway ends: all that it holds and does not use is given back.
+    pub fn last_asks(&mut self, at: Moment) -> Vec<Question> {
+        self.questions(usize::MAX, (at, true))
+    }
+
+    fn questions(&mut self, most: usize, how: (Moment, bool)) -> Vec<Question> {
+        let mut questions = Vec::new();
+        for _ in 0..self.listed.len() {
+            if questions.len() >= most {
+                break;
+            }
+            let Some(place) = self.listed.pop_front() else {
+                break;
+            };
+            let Some((owners, purse)) = self.table.get_named_mut(place) else {
+                continue;
+            };
+            let Some(limit) = self.limits.get(usize::from(purse.limit())) else {
+                continue;
+            };
+            if let Some(ask) = purse.ask(limit, how) {
+                let key = key(limit, owners);
+                questions.push(Question { place, key, ask });
+            }
+            purse.is_listed = purse.has_business();
+            if purse.is_listed {
+                self.listed.push_back(place);
+            }
+        }
+        questions
+    }
+
+    /// What came of a question: the store's word, or nothing if it came late or was lost.
+    pub fn hear(&mut self, question: &Question, word: Option<Word>, now: Time) {
+        if let Some(word) = word {
+            self.gateways = word.gateways.max(self.options.gateways).max(1);
+            self.heard = Some(now);
+        }
+        let floor = self.options.gateways;
+        let word = word.map(|word| Word {
+            gateways: word.gateways.max(floor),
+            ..word
+        });
+        if let Some(purse) = self.table.get_mut(question.place) {
+            purse.hear(question.ask.number, word, now);
+            list(&mut self.listed, question.place, purse);
+        }
+    }
+
+    /// Others use a counter of this name: from now on it is known here too. Names of limits that there are not are passed over.
+    pub fn hear_of(&mut self, name: &str, at: Moment) {
+        let mut parts = name.splitn(3, KEY_SPACE);
+        let (Some(measure), Some(limit), Some(owners)) = (parts.next(), parts.next(), parts.next()) else {
+            return;
+        };
+        let is_it = |(_, other): &(u16, &Limit)| other.name == limit && other.measure.name() == measure;
+        let Some((number, limit)) = (0_u16..).zip(&self.limits).find(is_it) else {
+            return;
+        };
+        self.table.make_room(1, at);
+        let gateways = self.gateways;
+        let place = self
+            .table
+            .find_named(number, owners, || Purse::new(number, limit, gateways, at));
+        if let Some((place, purse)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) {
+            purse.call_for();
+            list(&mut self.listed, place, purse);
+        }
+    }
+
+    /// The store has spoken, if only to say that there is nothing new.
+    pub const fn hear_from(&mut self, gateways: u64, now: Time) {
+        self.heard = Some(now);
+        if gateways > self.options.gateways {
+            self.gateways = gateways;
+        }
+    }
+}
+
+/// Sees to it that a counter is looked at when it is time to ask.
+fn list(listed: &mut VecDeque<Place>, place: Place, purse: &mut Purse) {
+    if !purse.is_listed {
+        purse.is_listed = true;
+        listed.push_back(place);
+    }
+}
+
+/// What stands between the parts of a counter's name in the store. Names of limits have no spaces.
+const KEY_SPACE: char = ' ';
+
+fn key(limit: &Limit, owners: &str) -> String {
+    format!("{}{KEY_SPACE}{}{KEY_SPACE}{owners}", limit.measure.name(), limit.name)
+}
+
+#[cfg(test)]
+mod tests;
