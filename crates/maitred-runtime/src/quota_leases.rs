@@ -9,7 +9,7 @@ use std::time::Duration;
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use maitred_config::SharingSettings;
 use maitred_obs::Meters;
-use maitred_store::{LeaseError, LeaseStore, Leases};
+use maitred_store::{QuotaConnection, QuotaStore, QuotaStoreError};
 use maitred_tenant::{Question, Word};
 use tokio::sync::watch;
 
@@ -34,7 +34,7 @@ const OVERLAP_MILLIS: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct QuotaLeases {
     host: Arc<QuotaHost>,
-    store: LeaseStore,
+    store: QuotaStore,
     meters: Arc<Meters>,
     /// A name that no other start of a gateway has: its leases are not mixed up with those of an earlier one.
     gateway: u64,
@@ -50,14 +50,14 @@ impl QuotaLeases {
         sharing: &SharingSettings,
         meters: Arc<Meters>,
         met: watch::Sender<bool>,
-    ) -> Result<Self, LeaseError> {
+    ) -> Result<Self, QuotaStoreError> {
         let mut bytes = [0; 8];
         if SystemRandom::new().fill(&mut bytes).is_err() {
             tracing::error!("the system gives no random numbers; gateways may take each other for the same");
         }
         Ok(Self {
             host,
-            store: LeaseStore::new(sharing.url.expose(), &sharing.group, TIMEOUT)?,
+            store: QuotaStore::new(sharing.url.expose(), &sharing.group, TIMEOUT)?,
             meters,
             gateway: u64::from_be_bytes(bytes),
             met,
@@ -90,7 +90,7 @@ impl QuotaLeases {
         }
     }
 
-    async fn talk(&mut self, clock: Clock, pause: &mut Duration) -> Result<(), LeaseError> {
+    async fn talk(&mut self, clock: Clock, pause: &mut Duration) -> Result<(), QuotaStoreError> {
         let mut leases = self.store.connect(self.gateway).await?;
         let mut news_due = clock.now();
         loop {
@@ -109,7 +109,7 @@ impl QuotaLeases {
         }
     }
 
-    async fn hear_news(&mut self, leases: &mut Leases) -> Result<(), LeaseError> {
+    async fn hear_news(&mut self, leases: &mut QuotaConnection) -> Result<(), QuotaStoreError> {
         let since = match self.news_at {
             0 => 0,
             at => at.saturating_sub(OVERLAP_MILLIS),
@@ -124,7 +124,7 @@ impl QuotaLeases {
     }
 
     /// Asks what is to be asked, up to a batch. Says how much that was.
-    async fn ask_batch(&self, leases: &mut Leases) -> Result<usize, LeaseError> {
+    async fn ask_batch(&self, leases: &mut QuotaConnection) -> Result<usize, QuotaStoreError> {
         let questions = self
             .host
             .with_shared(|quota, at| quota.asks(BATCH, at))
@@ -132,7 +132,7 @@ impl QuotaLeases {
         self.ask(leases, &questions).await
     }
 
-    async fn ask(&self, leases: &mut Leases, questions: &[Question]) -> Result<usize, LeaseError> {
+    async fn ask(&self, leases: &mut QuotaConnection, questions: &[Question]) -> Result<usize, QuotaStoreError> {
         if questions.is_empty() {
             return Ok(0);
         }
@@ -157,7 +157,7 @@ impl QuotaLeases {
         Ok(questions.len())
     }
 
-    async fn give_back(&self) -> Result<(), LeaseError> {
+    async fn give_back(&self) -> Result<(), QuotaStoreError> {
         let questions = self
             .host
             .with_shared(|quota, at| quota.last_asks(at))

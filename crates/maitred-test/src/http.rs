@@ -89,6 +89,16 @@ impl Request {
     pub async fn send(&self, address: SocketAddr) -> Answer {
         Connection::open(address).await.call(self).await
     }
+
+    /// The same, to a server that may come and go: nothing if it is not there, or goes before the answer is whole.
+    pub async fn try_send(&self, address: SocketAddr) -> Option<Answer> {
+        let stream = within("connecting", TcpStream::connect(address)).await.ok()?;
+        let mut connection = Connection::over(stream);
+        connection.send(&self.to_bytes()).await;
+        let head = connection.try_head().await?;
+        let answer = connection.rest(head).await;
+        (answer.end == BodyEnd::Complete).then_some(answer)
+    }
 }
 
 /// A whole answer.

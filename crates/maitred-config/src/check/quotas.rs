@@ -16,6 +16,8 @@ use crate::settings::QuotaSettings;
 
 /// What the limit is called that `tasks.tokens` makes.
 const TASKS: &str = "tasks";
+/// The largest amount that the store of shared quota counts exactly: nine million units of money, and far more of all else.
+const SHARED_AMOUNT_MAX: u64 = 9_000_000_000_000_000;
 
 impl Checker<'_> {
     pub(super) fn quotas(&mut self, file: &raw::File) -> QuotaSettings {
@@ -31,6 +33,7 @@ impl Checker<'_> {
             self.quota_owners(quota, &file.auth, &path);
             self.quota_measures(quota, &path);
             self.quota_money(quota, &file.prices, &path);
+            self.quota_shared(quota, file.sharing.is_some(), &path);
             for limit in limits_of(quota) {
                 self.overlap(&limit, &limits, &path);
                 limits.push(limit);
@@ -145,6 +148,18 @@ impl Checker<'_> {
                 &path.key("money_per_month"),
                 "there are no prices, so this limits nothing",
                 "add `prices`, with what the models of `pools` cost",
+            );
+        }
+    }
+
+    /// The store of shared quota counts exactly up to a bound.
+    fn quota_shared(&mut self, quota: &raw::Quota, is_shared: bool, path: &Path) {
+        let is_too_much = |limit: &Limit| limit.amount > SHARED_AMOUNT_MAX;
+        if is_shared && limits_of(quota).iter().any(is_too_much) {
+            self.error(
+                &path.key("money_per_month"),
+                "with `sharing` this is more money than can be counted exactly",
+                "say at most `9000000`, or split the quota by `per`",
             );
         }
     }

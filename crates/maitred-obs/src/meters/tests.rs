@@ -200,6 +200,7 @@ fn every_declared_metric_is_on_the_page_and_nothing_else() {
     meters.archive().dropped("queue");
     meters.reloaded("applied");
     meters.issuer_read("https://login.example.com", "changed");
+    meters.quota_asks("answered", 1);
     let pool = meters.pool(&PoolName::from("llama"));
     pool.refused("saturated");
     pool.waits("normal").lasted(Duration::from_secs(1));

@@ -36,7 +36,7 @@ fn random_ask(random: &mut fastrand::Rng, terms: Terms, number: u64, word: Optio
 #[tokio::test]
 async fn the_script_in_the_server_does_what_the_core_says() {
     let redis = Redis::start().await;
-    let store = LeaseStore::new(&redis.url(), "test", TIMEOUT * 30).unwrap();
+    let store = QuotaStore::new(&redis.url(), "test", TIMEOUT * 30).unwrap();
     let mut random = fastrand::Rng::with_seed(11);
     let (mut bank, mut now) = (Bank::default(), EVENING);
     let mut gateways = Vec::new();

@@ -14,21 +14,21 @@ const NEWS_MAX: usize = 4_096;
 
 /// Why the store did not answer.
 #[derive(Debug)]
-pub struct LeaseError(RedisError);
+pub struct QuotaStoreError(RedisError);
 
-impl fmt::Display for LeaseError {
+impl fmt::Display for QuotaStoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the store of shared quota: {}", self.0)
     }
 }
 
-impl std::error::Error for LeaseError {
+impl std::error::Error for QuotaStoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.0)
     }
 }
 
-impl From<RedisError> for LeaseError {
+impl From<RedisError> for QuotaStoreError {
     fn from(error: RedisError) -> Self {
         Self(error)
     }
@@ -47,7 +47,7 @@ pub struct News {
 
 /// A store of leases that can be connected to.
 #[derive(Clone)]
-pub struct LeaseStore {
+pub struct QuotaStore {
     client: Client,
     group: String,
     timeout: Duration,
@@ -55,28 +55,28 @@ pub struct LeaseStore {
     news: Script,
 }
 
-impl fmt::Debug for LeaseStore {
+impl fmt::Debug for QuotaStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseStore")
+        f.debug_struct("QuotaStore")
             .field("group", &self.group)
             .finish_non_exhaustive()
     }
 }
 
-impl LeaseStore {
+impl QuotaStore {
     /// Names a store; nothing is connected yet. `url` is `redis://`, `rediss://` or `redis+unix://`; it may hold a password, so it is
     /// never printed. All keys begin with `group`. Connecting, or an answer, may take `timeout`.
     ///
     /// # Errors
     /// The address has not the form of one. The message does not repeat it.
-    pub fn new(url: &str, group: &str, timeout: Duration) -> Result<Self, LeaseError> {
+    pub fn new(url: &str, group: &str, timeout: Duration) -> Result<Self, QuotaStoreError> {
         Ok(Self {
             client: Client::open(url)?,
             // In braces, so that a cluster keeps all of it on one server.
             group: format!("{{{group}}}"),
             timeout,
-            ask: Script::new(include_str!("leases.lua")),
-            news: Script::new(include_str!("news.lua")),
+            ask: Script::new(include_str!("quota_store.lua")),
+            news: Script::new(include_str!("quota_news.lua")),
         })
     }
 
@@ -84,7 +84,7 @@ impl LeaseStore {
     ///
     /// # Errors
     /// The server cannot be reached in time, or takes no scripts.
-    pub async fn connect(&self, gateway: u64) -> Result<Leases, LeaseError> {
+    pub async fn connect(&self, gateway: u64) -> Result<QuotaConnection, QuotaStoreError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeout))
             .set_response_timeout(Some(self.timeout));
@@ -93,7 +93,7 @@ impl LeaseStore {
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
         self.ask.load_async(&mut connection).await?;
-        Ok(Leases {
+        Ok(QuotaConnection {
             connection,
             store: self.clone(),
             gateway,
@@ -102,27 +102,27 @@ impl LeaseStore {
 }
 
 /// A connection. After an error it is done for: make another.
-pub struct Leases {
+pub struct QuotaConnection {
     connection: MultiplexedConnection,
-    store: LeaseStore,
+    store: QuotaStore,
     gateway: u64,
 }
 
-impl fmt::Debug for Leases {
+impl fmt::Debug for QuotaConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leases")
+        f.debug_struct("QuotaConnection")
             .field("gateway", &self.gateway)
             .finish_non_exhaustive()
     }
 }
 
-impl Leases {
+impl QuotaConnection {
     /// Asks about counters, by name and numbers. An answer without numbers says that the ask came late. `now` is for tests; without it
     /// the server's clock counts.
     ///
     /// # Errors
     /// The server did not answer. It may have done what was asked all the same.
-    pub async fn ask(&mut self, asks: &[(&str, &[u64])], now: Option<u64>) -> Result<Vec<Vec<u64>>, LeaseError> {
+    pub async fn ask(&mut self, asks: &[(&str, &[u64])], now: Option<u64>) -> Result<Vec<Vec<u64>>, QuotaStoreError> {
         let group = &self.store.group;
         let mut pipe = redis::pipe();
         for (name, numbers) in asks {
@@ -144,7 +144,7 @@ impl Leases {
     ///
     /// # Errors
     /// The server did not answer.
-    pub async fn news(&mut self, since: u64) -> Result<News, LeaseError> {
+    pub async fn news(&mut self, since: u64) -> Result<News, QuotaStoreError> {
         let group = &self.store.group;
         let mut invocation = self.store.news.prepare_invoke();
         invocation
@@ -161,7 +161,7 @@ impl Leases {
     ///
     /// # Errors
     /// The server did not answer.
-    pub async fn leave(&mut self) -> Result<(), LeaseError> {
+    pub async fn leave(&mut self) -> Result<(), QuotaStoreError> {
         let members = format!("{}:gateways", self.store.group);
         let _gone: u64 = redis::cmd("ZREM")
             .arg(members)
