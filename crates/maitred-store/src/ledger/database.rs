@@ -4,7 +4,7 @@
 //! instant in both, whereas deleting by rows rewrites what stays, and holds SQLite's one lock while it does. A report reads
 //! the months that it is about. In PostgreSQL they are partitions of one table, for whoever else reads it.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -279,7 +279,9 @@ impl Database {
             for size in CHUNKS {
                 while let Some((chunk, others)) = left.split_at_checked(size) {
                     left = others;
-                    insert(month, chunk).execute(&mut *transaction).await?;
+                    insert(month, chunk, self.is_postgres)
+                        .execute(&mut *transaction)
+                        .await?;
                 }
             }
         }
@@ -349,7 +351,8 @@ async fn make_months(connection: &mut AnyConnection, months: &[i64], is_postgres
     Ok(())
 }
 
-fn insert(month: i64, rows: &[Row]) -> Query<'static, Any, AnyArguments> {
+/// Places in SQLite have no numbers: it would look for each of them by name, among all of the statement.
+fn insert(month: i64, rows: &[Row], is_postgres: bool) -> Query<'static, Any, AnyArguments> {
     let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
     let mut statement = format!("INSERT INTO {} ({}) VALUES ", table(month), names.join(", "));
     let mut place = 0;
@@ -357,8 +360,13 @@ fn insert(month: i64, rows: &[Row]) -> Query<'static, Any, AnyArguments> {
         statement.push_str(if index == 0 { "(" } else { ", (" });
         for column in 0..COLUMNS.len() {
             place += 1;
-            statement.push_str(if column == 0 { "$" } else { ", $" });
-            statement.push_str(&place.to_string());
+            let comma = if column == 0 { "" } else { ", " };
+            let written = if is_postgres {
+                write!(statement, "{comma}${place}")
+            } else {
+                write!(statement, "{comma}?")
+            };
+            written.ok();
         }
         statement.push(')');
     }
