@@ -18,6 +18,7 @@ use maitred_types::{
 };
 
 use crate::billing::Billing;
+use crate::blank::Blank;
 use crate::body::ClientBody;
 use crate::fault::{Fault, retry_after_seconds};
 use crate::gate::{Client, Gate};
@@ -293,7 +294,7 @@ impl Account {
     }
 
     pub(crate) fn set_detail(&mut self, detail: String) {
-        self.detail = Some(detail);
+        self.detail = Some(Blank::of(self.booking()).text(detail));
     }
 
     /// Closes the account: ends the lease, counts the call, writes the record. Later calls change nothing.

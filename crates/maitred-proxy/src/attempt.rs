@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 use crate::account::Account;
 use crate::alarm::AnswerLimits;
 use crate::answer::{AnswerHead, Asked};
+use crate::blank::Blank;
 use crate::events::{EventStream, Failure};
 use crate::fault::Fault;
 use crate::headers;
@@ -127,12 +128,13 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
             return Err(fault);
         }
         let Failed {
-            failure: Failure { fault, end },
+            failure: Failure { mut fault, end },
             may_move,
         } = match attempt(account, call).await {
             Ok(answer) => return Ok(answer),
             Err(failed) => failed,
         };
+        fault.detail = fault.detail.map(|detail| Blank::of(account.booking()).text(detail));
         account.end_attempt(end, &fault);
         tracing::debug!(
             fault = fault.kind.label(),
@@ -232,7 +234,8 @@ async fn attempt(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
 }
 
 async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
-    let (link, head) = exchange(account, call).await?;
+    let (link, mut head) = exchange(account, call).await?;
+    Blank::of(account.booking()).headers(&mut head.headers);
     let plain = ResponseHead {
         status: head.status.as_u16(),
         content_type: text(&head.headers, CONTENT_TYPE),
@@ -445,6 +448,7 @@ async fn refusal(
         Ok(Reading::Begun(_, begun)) => begun,
         Err(_) => Bytes::new(),
     };
+    let body = Blank::of(account.booking()).bytes(body);
     let error = UpstreamErrorBody::read(&body);
     let detail = format!("HTTP {}: {}", plain.status, error.message);
     let broken = |kind, message: &'static str, end| failed(Fault::new(kind, message).with_detail(detail.clone()), end);

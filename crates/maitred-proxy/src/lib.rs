@@ -9,6 +9,7 @@ mod alarm;
 mod answer;
 mod attempt;
 mod billing;
+mod blank;
 mod body;
 mod call;
 mod cutoff;

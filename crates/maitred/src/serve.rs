@@ -14,6 +14,7 @@ use maitred_console::{Console, Door};
 use maitred_obs::{Level, Meters, RecordSink, Recording, RecordingOptions, start_log};
 use maitred_proxy::{DataPlane, PlaneOptions};
 use maitred_runtime::{Clock, Runtime, Tasks};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -77,6 +78,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         let (line, column) = (warning.line, warning.column);
         tracing::warn!(file = %args.config.display(), line, column, "{}", warning.message);
     }
+    leave_no_image();
     tls::install_provider();
     let control = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(CONTROL_THREADS)
@@ -87,6 +89,17 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let served = control.block_on(Gateway::start_and_serve(args, text, settings, format));
     control.shutdown_background();
     served
+}
+
+/// Keys and prompts are in the memory of this process, and would be in the file that the kernel writes if it crashes.
+fn leave_no_image() {
+    let nothing = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    if let Err(error) = setrlimit(Resource::Core, nothing) {
+        tracing::warn!(%error, "a crash may leave an image of the memory on the disk");
+    }
 }
 
 fn log_format(args: &ServeArgs, settings: &Settings) -> maitred_obs::LogFormat {

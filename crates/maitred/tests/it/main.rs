@@ -31,6 +31,7 @@ mod readme;
 mod recording;
 mod roles;
 mod sdk;
+mod secrets;
 mod shared_quota;
 mod sharing;
 mod table;
