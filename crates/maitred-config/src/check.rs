@@ -27,6 +27,9 @@ mod shadows;
 mod sharing;
 mod waiting;
 
+pub(crate) use access::grant;
+pub(crate) use quotas::limits_of;
+
 /// Reads a secret from where the configuration says, or says why it cannot.
 pub type ReadSecret<'a> = dyn Fn(&SecretRef) -> Result<String, String> + 'a;
 

@@ -115,6 +115,8 @@ pub struct AdminSettings {
     pub address: SocketAddr,
     /// Who may administer.
     pub access: ActorRing,
+    /// Where changes at run time are kept, relative to the configuration's folder.
+    pub changes: Option<String>,
     /// Files for TLS; clear text without.
     pub tls: Option<TlsFiles>,
 }
@@ -297,6 +299,7 @@ impl Settings {
         let differs = [
             ("listeners", self.listeners != before.listeners),
             ("admin.address", self.admin.address != before.admin.address),
+            ("admin.changes", self.admin.changes != before.admin.changes),
             ("admin.tls", self.admin.tls != before.admin.tls),
             (
                 "limits.connections",

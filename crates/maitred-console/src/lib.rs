@@ -6,6 +6,7 @@
 
 mod door;
 mod gate;
+mod keys;
 mod pages;
 mod routes;
 pub mod usage;

@@ -1,10 +1,10 @@
 //! What is served, and who may ask for it: one table.
 
 use axum::http::Method;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use maitred_runtime::Role;
 
-use crate::{Console, pages, usage};
+use crate::{Console, keys, pages, usage};
 
 /// Who may ask for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,7 @@ pub struct Route {
 }
 
 const VIEWER: Need = Need::Role(Role::Viewer);
+const KEY_ADMIN: Need = Need::Role(Role::KeyAdmin);
 const OPERATOR: Need = Need::Role(Role::Operator);
 
 /// Everything that is served. A page that is not here is served to nobody.
@@ -40,6 +41,21 @@ pub const ROUTES: &[Route] = &[
     line(Method::GET, "/admin/v1/decisions", VIEWER, || get(pages::decisions)),
     line(Method::GET, "/admin/v1/decisions/{id}", VIEWER, || get(pages::decision)),
     line(Method::GET, "/admin/v1/usage", VIEWER, || get(usage::page)),
+    line(Method::GET, "/admin/v1/keys", VIEWER, || get(keys::list)),
+    line(Method::POST, "/admin/v1/keys", KEY_ADMIN, || post(keys::create)),
+    line(Method::DELETE, "/admin/v1/keys/{id}", KEY_ADMIN, || {
+        delete(keys::revoke)
+    }),
+    line(Method::POST, "/admin/v1/keys/{id}/rotate", KEY_ADMIN, || {
+        post(keys::rotate)
+    }),
+    line(Method::GET, "/admin/v1/tenants", VIEWER, || get(keys::tenants)),
+    line(Method::POST, "/admin/v1/tenants", KEY_ADMIN, || post(keys::put_tenant)),
+    line(Method::GET, "/admin/v1/limits", VIEWER, || get(keys::limits)),
+    line(Method::POST, "/admin/v1/limits", KEY_ADMIN, || post(keys::put_limit)),
+    line(Method::DELETE, "/admin/v1/limits/{name}", KEY_ADMIN, || {
+        delete(keys::remove_limit)
+    }),
     line(
         Method::POST,
         "/pools/{pool}/endpoints/{address}/drain",

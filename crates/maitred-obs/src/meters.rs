@@ -78,6 +78,8 @@ struct Families {
     reloads: Counters,
     ledger: LedgerMeters,
     audit: AuditMeters,
+    changes_version: Gauge,
+    changes_errors: Counter,
     archive: ArchiveMeters,
     issuer_reads: Counters,
     quota_asks: Counters,
@@ -180,6 +182,17 @@ impl Meters {
             .inc();
     }
 
+    /// Changes at run time up to this one are in force.
+    pub fn changes_version(&self, version: u64) {
+        let version = i64::try_from(version).unwrap_or(i64::MAX);
+        self.families.changes_version.set(version);
+    }
+
+    /// A change of another gateway could not be taken over or written down.
+    pub fn change_failed(&self) {
+        self.families.changes_errors.inc();
+    }
+
     /// The handle for what concerns the audit.
     #[must_use]
     pub fn audit(&self) -> AuditMeters {
@@ -262,6 +275,8 @@ impl Families {
             reloads: register(registry, &metric::RELOADS, Counters::default()),
             ledger: LedgerMeters::register(registry),
             audit: AuditMeters::register(registry),
+            changes_version: register(registry, &metric::CHANGES_VERSION, Gauge::default()),
+            changes_errors: register(registry, &metric::CHANGES_ERRORS, Counter::default()),
             archive: ArchiveMeters::register(registry),
             issuer_reads: register(registry, &metric::ISSUER_READS, Counters::default()),
             quota_asks: register(registry, &metric::QUOTA_ASKS, Counters::default()),

@@ -180,6 +180,10 @@ metrics! {
         "Decision records that are not in the archive: queue (it was slower than the traffic for too long), disk, too_large, closed";
     DECISION_BYTES: Gauge "maitred_decision_archive_bytes" []
         "Size of the archive of decision records, in bytes";
+    CHANGES_VERSION: Gauge "maitred_changes_version" []
+        "Version of the changes at run time that are in force; the same on all gateways that share them";
+    CHANGES_ERRORS: Counter "maitred_changes_errors" []
+        "Changes of other gateways that could not be taken over, or could not be written down here; the log says why";
     RELOADS: Counter "maitred_config_reloads" ["result"]
         "Reloads of the configuration, by result; an invalid file leaves the running settings untouched";
     ISSUER_READS: Counter "maitred_issuer_reads" ["issuer", "result"]

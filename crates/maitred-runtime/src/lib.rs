@@ -7,6 +7,7 @@
 mod acts;
 mod booking;
 mod certificate;
+mod changes;
 mod clock;
 mod decision;
 mod decisions;
@@ -47,15 +48,19 @@ pub mod usage {
 
 pub use booking::{Ask, Booking, NoPlace};
 pub use certificate::certificate_names;
+pub use changes::{ChangeOptions, Changed, KeepError, NotChanged};
 pub use clock::Clock;
 pub use decision::{AttemptEnd, Choice, Decision, QuotaUse, Target};
 pub use decisions::{DecisionRing, Decisions};
 pub use host::PoolHost;
 pub use ledger::{CallFacts, Ended, Kept};
+pub use maitred_config::{Change, ChangeRefusal};
 pub use maitred_sched::Delivery;
 pub use maitred_store::audit::{CallEnded, NotEntered};
 pub use maitred_store::ledger::{Expected, Unavailable};
-pub use maitred_tenant::{Actor, Amount, CertificateName, CertificateNames, Price, Principal, Role, Standing, Subject};
+pub use maitred_tenant::{
+    Actor, Amount, CertificateName, CertificateNames, NewKey, Price, Principal, Role, Standing, Subject,
+};
 pub use pins::Pins;
 pub use quota::{NoQuota, QuotaHost, Reserved};
 pub use ratios::Ratio;

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use maitred_config::{PoolSettings, Settings, SharingSettings};
+use maitred_config::{PoolSettings, Roster, Settings, SharingSettings};
 use maitred_obs::{EndpointSample, Meters};
 use maitred_sched::DrainCause;
 use maitred_store::audit::Audit;
@@ -15,6 +15,7 @@ use maitred_types::{Address, PoolName};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::decisions::Decisions;
 use crate::fetch::Fetcher;
@@ -44,8 +45,18 @@ pub struct Runtime {
     leases_met: watch::Sender<bool>,
     ledger: OnceLock<Arc<Ledger>>,
     audit: OnceLock<Arc<Audit>>,
+    /// What the file says, and what was changed at run time; held while either is put in place.
+    base: Mutex<Base>,
+    changes: OnceLock<Changes>,
     issuers: Issuers,
     is_draining: AtomicBool,
+}
+
+/// What the settings in force are made of.
+#[derive(Debug)]
+struct Base {
+    settings: Arc<Settings>,
+    roster: Arc<Roster>,
 }
 
 /// A pool and the tasks that keep it.
@@ -76,6 +87,11 @@ impl Runtime {
             leases_met: watch::channel(false).0,
             ledger: OnceLock::new(),
             audit: OnceLock::new(),
+            base: Mutex::new(Base {
+                settings: Arc::new(settings.clone()),
+                roster: Arc::default(),
+            }),
+            changes: OnceLock::new(),
             issuers: Issuers::default(),
             is_draining: AtomicBool::new(false),
         });
@@ -93,9 +109,12 @@ impl Runtime {
         runtime
     }
 
-    /// Puts `settings` in place of those that hold. Calls that run keep theirs; leases, health and learnt figures of pools and
+    /// Puts `settings`, those of the file, in place of those that hold; what was changed at run time lies over them. Calls that run keep theirs; leases, health and learnt figures of pools and
     /// endpoints that stay survive. Must be called on the runtime that runs the background tasks.
     pub fn apply(&self, settings: Settings) {
+        let mut base = self.base.lock();
+        base.settings = Arc::new(settings);
+        let settings = base.roster.over(&base.settings);
         self.quota.reconfigure(&settings.quotas.limits);
         self.decisions.configure(&settings.decisions);
         let mut pools = self.pools.lock();
@@ -115,6 +134,46 @@ impl Runtime {
         let desk = self.issuers.apply(issuers, self.clock, &self.tasks, &self.meters);
         let snapshot = Snapshot::new(Arc::new(settings), &hosts, desk, &self.meters);
         self.snapshot.store(Arc::new(snapshot));
+    }
+
+    /// What the file says, without what was changed at run time.
+    #[must_use]
+    pub fn base(&self) -> Arc<Settings> {
+        Arc::clone(&self.base.lock().settings)
+    }
+
+    /// What was changed at run time.
+    #[must_use]
+    pub fn roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.base.lock().roster)
+    }
+
+    /// Puts what was changed at run time in force. Pools, endpoints and issuers stay as they are.
+    pub(crate) fn set_roster(&self, roster: Arc<Roster>) {
+        let mut base = self.base.lock();
+        base.roster = roster;
+        let settings = base.roster.over(&base.settings);
+        if settings.quotas != self.snapshot().settings().quotas {
+            self.quota.reconfigure(&settings.quotas.limits);
+        }
+        let snapshot = self.snapshot().with_settings(Arc::new(settings));
+        self.snapshot.store(Arc::new(snapshot));
+    }
+
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    pub(crate) const fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    pub(crate) fn set_changes(&self, changes: Changes) {
+        self.changes.get_or_init(|| changes);
+    }
+
+    pub(crate) fn changes(&self) -> Option<&Changes> {
+        self.changes.get()
     }
 
     fn keep(

@@ -152,6 +152,16 @@ impl Snapshot {
         }
     }
 
+    /// The same pools, endpoints and issuers with other settings of callers.
+    pub(crate) fn with_settings(&self, settings: Arc<Settings>) -> Self {
+        Self {
+            settings,
+            routes: self.routes.clone(),
+            names: self.names.clone(),
+            desk: self.desk.clone(),
+        }
+    }
+
     /// The settings themselves.
     #[must_use]
     pub fn settings(&self) -> &Settings {

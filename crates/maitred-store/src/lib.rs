@@ -9,6 +9,7 @@ pub mod archive;
 pub mod audit;
 pub mod chain;
 mod frame;
+pub mod journal;
 pub mod ledger;
 mod quota_store;
 mod shared_log;

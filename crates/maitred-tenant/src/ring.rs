@@ -65,6 +65,33 @@ impl KeyRing {
         Ok(grant)
     }
 
+    /// The grant of the key with this public part.
+    #[must_use]
+    pub fn get(&self, id: &KeyId) -> Option<&KeyGrant> {
+        self.grants.get(id).map(Arc::as_ref)
+    }
+
+    /// What the hashes are made with.
+    #[must_use]
+    pub const fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    /// The ring with `more` grants, and all of them as `change` leaves them; those of which it says `false` are left out. A grant
+    /// that is there stays where one of `more` has its id.
+    #[must_use]
+    pub fn changed(&self, more: impl Iterator<Item = KeyGrant>, mut change: impl FnMut(&mut KeyGrant) -> bool) -> Self {
+        let mut grants = self.grants.clone();
+        for grant in more {
+            grants.entry(grant.id().clone()).or_insert_with(|| Arc::new(grant));
+        }
+        grants.retain(|_, grant| change(Arc::make_mut(grant)));
+        Self {
+            hasher: self.hasher.clone(),
+            grants,
+        }
+    }
+
     /// The grants, in the order of their ids.
     pub fn grants(&self) -> impl Iterator<Item = &KeyGrant> {
         self.grants.values().map(Arc::as_ref)

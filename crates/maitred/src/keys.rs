@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::roster::{self, CreateArgs, ListArgs, RevokeArgs, RotateArgs};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use maitred_tenant::{KeyHasher, NEW_KEY_RANDOM_BYTES, NewKey, Role};
@@ -18,6 +19,14 @@ pub(crate) struct KeysArgs {
 enum KeysCommand {
     /// Make a key. It is printed once; the configuration gets only its hash.
     New(NewArgs),
+    /// Make a key in a running gateway. It is printed once.
+    Create(CreateArgs),
+    /// List the keys of a running gateway.
+    List(ListArgs),
+    /// Refuse a key from now on, on all gateways that share their changes.
+    Revoke(RevokeArgs),
+    /// Make a key in the place of another, which stays good for a while.
+    Rotate(RotateArgs),
 }
 
 #[derive(Args, Debug)]
@@ -49,7 +58,13 @@ fn role(word: &str) -> Result<Role, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: &KeysArgs) -> anyhow::Result<ExitCode> {
-    let KeysCommand::New(new) = &args.command;
+    let new = match &args.command {
+        KeysCommand::New(new) => new,
+        KeysCommand::Create(args) => return roster::create(args),
+        KeysCommand::List(args) => return roster::keys(args),
+        KeysCommand::Revoke(args) => return roster::revoke(args),
+        KeysCommand::Rotate(args) => return roster::rotate(args),
+    };
     let pepper = pepper(new)?;
     let key = make()?;
     let hash = key.hash(&KeyHasher::new(pepper.as_deref().map(str::as_bytes)));

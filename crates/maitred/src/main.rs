@@ -19,6 +19,7 @@ mod lab;
 mod ledger;
 mod parent;
 mod reload;
+mod roster;
 mod serve;
 mod settings;
 mod tls;
@@ -55,8 +56,12 @@ enum Command {
     Store(ledger::StoreArgs),
     /// Check and read the audit.
     Audit(audit::AuditArgs),
-    /// Make keys.
+    /// Make keys, and change those of a running gateway.
     Keys(keys::KeysArgs),
+    /// Make and list the tenants of a running gateway.
+    Tenants(roster::TenantsArgs),
+    /// Change the limits of a running gateway.
+    Limits(roster::LimitsArgs),
     /// Run three simulated endpoints and a gateway in front of them.
     Demo(demo::DemoArgs),
     /// Run a simulated endpoint.
@@ -88,6 +93,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Store(args) => ledger::run(&args),
         Command::Audit(args) => audit::run(&args),
         Command::Keys(args) => keys::run(&args),
+        Command::Tenants(args) => roster::tenants(&args),
+        Command::Limits(args) => roster::limits(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Lab(args) => lab::run(&args),
         // One thread: an endpoint is light, and several of them share a machine.

@@ -97,9 +97,9 @@ impl Reloader {
             }
         };
         let old = std::mem::replace(&mut self.text, text);
-        let before = self.runtime.snapshot();
+        let before = self.runtime.base();
         let settings = loaded.settings;
-        if settings == *before.settings() {
+        if settings == *before {
             // Put in place all the same: endpoints that an operator sent away come back with it.
             self.runtime.apply(settings);
             self.meters.reloaded("unchanged");
@@ -109,10 +109,10 @@ impl Reloader {
         for warning in &loaded.warnings {
             tracing::warn!(line = warning.line, column = warning.column, "{}", warning.message);
         }
-        for option in settings.needs_restart(before.settings()) {
+        for option in settings.needs_restart(&before) {
             tracing::warn!(option, "this change takes effect only when maitred is started anew");
         }
-        for (pool, change) in settings.changed_pools(before.settings()) {
+        for (pool, change) in settings.changed_pools(&before) {
             tracing::info!(%pool, change = ?change, "the pool's settings change");
         }
         self.runtime.apply(settings);

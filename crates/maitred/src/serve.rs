@@ -13,14 +13,14 @@ use maitred_config::{RecordingSettings, Settings};
 use maitred_console::{Console, Door};
 use maitred_obs::{Level, Meters, RecordSink, Recording, RecordingOptions, start_log};
 use maitred_proxy::{DataPlane, PlaneOptions};
-use maitred_runtime::{Clock, Runtime, Tasks};
+use maitred_runtime::{ChangeOptions, Clock, Runtime, Tasks};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::archive;
 use crate::audit;
-use crate::config_file;
+use crate::config_file::{self, beside};
 use crate::ledger;
 use crate::reload::{self, Reloader};
 use crate::tls::{self, Certificates};
@@ -184,6 +184,7 @@ impl Gateway {
             let archive = archive::open(&args.config, wanted, meters.archive())?;
             runtime.decisions().archive_in(archive);
         }
+        keep_changes(&runtime, &args.config)?;
         runtime.meet_others().await;
         let listener = TcpListener::bind(admin)
             .await
@@ -296,6 +297,18 @@ async fn close_ledger(runtime: &Runtime) {
     if !closed.await.unwrap_or(false) {
         tracing::warn!("the ledger's last rows stay in its spool; the next start brings them to the database");
     }
+}
+
+/// Lets keys, tenants and limits be changed at run time, if the configuration says where changes are kept.
+fn keep_changes(runtime: &Arc<Runtime>, config: &Path) -> anyhow::Result<()> {
+    let base = runtime.base();
+    let Some(file) = &base.admin.changes else { return Ok(()) };
+    let shared = base.sharing.as_ref();
+    runtime.keep_changes(ChangeOptions {
+        journal: beside(config, file),
+        shared: shared.map(|sharing| (sharing.url.clone(), format!("{}:changes", sharing.group))),
+    })?;
+    Ok(())
 }
 
 /// Writes out the last entries of the audit.

@@ -17,7 +17,12 @@ const PEPPER_LEN_MIN: usize = 16;
 impl Checker<'_> {
     pub(super) fn auth(&mut self, raw: &raw::File, hasher: &KeyHasher) -> AuthSettings {
         let auth = &raw.auth;
-        if auth.keys.is_empty() && auth.issuers.is_empty() && auth.certificates.is_empty() && auth.anonymous.is_none() {
+        if raw.admin.changes.is_none()
+            && auth.keys.is_empty()
+            && auth.issuers.is_empty()
+            && auth.certificates.is_empty()
+            && auth.anonymous.is_none()
+        {
             self.error(
                 &Path::top("auth"),
                 "nobody may call: there are neither keys nor anonymous callers",
@@ -121,7 +126,7 @@ impl Checker<'_> {
     }
 }
 
-fn grant(key: &raw::Key) -> KeyGrant {
+pub(crate) fn grant(key: &raw::Key) -> KeyGrant {
     KeyGrant {
         hash: key.hash.get().clone(),
         tenant: TenantId::from(key.tenant.as_str()),

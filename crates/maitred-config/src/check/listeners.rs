@@ -73,6 +73,7 @@ impl Checker<'_> {
         AdminSettings {
             address: at,
             access: ActorRing::new(hasher, admin.access.iter().filter_map(actor)),
+            changes: admin.changes.as_ref().map(|path| path.as_str().to_owned()),
             tls: admin.tls.as_ref().map(tls_files),
         }
     }

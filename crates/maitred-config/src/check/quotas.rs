@@ -193,7 +193,7 @@ const fn key_of(measure: Measure) -> &'static str {
     }
 }
 
-fn limits_of(quota: &raw::Quota) -> Vec<Limit> {
+pub(crate) fn limits_of(quota: &raw::Quota) -> Vec<Limit> {
     let calls = quota.calls_per_second.map(|amount| {
         let burst = quota.burst.unwrap_or_else(|| u32::try_from(amount).unwrap_or(u32::MAX));
         let period = Duration::from_secs(1);

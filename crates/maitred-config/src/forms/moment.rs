@@ -14,6 +14,10 @@ use super::TextForm;
 pub(crate) struct Moment(UnixMillis);
 
 impl Moment {
+    pub(crate) const fn new(at: UnixMillis) -> Self {
+        Self(at)
+    }
+
     /// The point.
     #[must_use]
     pub(crate) const fn get(self) -> UnixMillis {

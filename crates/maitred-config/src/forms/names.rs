@@ -159,6 +159,10 @@ impl TextForm for FigureText {
 pub(crate) struct KeyHashText(KeyHash);
 
 impl KeyHashText {
+    pub(crate) const fn new(hash: KeyHash) -> Self {
+        Self(hash)
+    }
+
     /// The hash.
     #[must_use]
     pub(crate) const fn get(&self) -> &KeyHash {
@@ -182,6 +186,10 @@ impl TextForm for KeyHashText {
 pub(crate) struct ModelPatternText(ModelPattern);
 
 impl ModelPatternText {
+    pub(crate) const fn new(pattern: ModelPattern) -> Self {
+        Self(pattern)
+    }
+
     /// The pattern that every model fits.
     pub(crate) fn all() -> Self {
         Self(ModelPattern::all())

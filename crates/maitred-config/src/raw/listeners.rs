@@ -79,6 +79,10 @@ pub(crate) struct Admin {
     pub(crate) address: Socket,
     /// Who may administer. If nobody is listed, whoever reaches the address has the role `operator`, and nobody changes keys.
     pub(crate) access: Vec<Access>,
+    /// The file in which changes of keys, tenants and limits at run time are kept, on a disk that outlives the gateway. With
+    /// `sharing`, gateways of one group share their changes. Without it nothing can be changed at run time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) changes: Option<FilePath>,
     /// Certificate and private key; without them the listener speaks clear text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tls: Option<Tls>,
@@ -109,6 +113,7 @@ impl Default for Admin {
         Self {
             address: loopback(9091),
             access: Vec::new(),
+            changes: None,
             tls: None,
         }
     }

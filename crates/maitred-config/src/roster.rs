@@ -1,0 +1,308 @@
+//! What is changed at run time: tenants, keys and limits, as one state that changes are applied to one by one.
+//!
+//! The file is the base. What was changed at run time lies over it: its keys and tenants are added to the file's, its limits take the
+//! place of the file's of the same name, and what it has revoked is refused, wherever it stands. A change has the form that the
+//! file has for the same thing, and is checked by the same types.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use maitred_tenant::KeyHash;
+use maitred_types::{KeyId, UnixMillis};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::check::limits_of;
+use crate::forms::{KeyHashText, Moment, Name};
+use crate::raw;
+use crate::settings::Settings;
+
+mod over;
+
+/// Most keys, tenants or limits that are kept, each.
+const EACH_MAX: usize = 100_000;
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Change(Kind);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    PutTenant(raw::Tenant),
+    CreateKey(raw::Key),
+    RevokeKey(Id),
+    RotateKey(Rotation),
+    PutLimit(raw::Quota),
+    RemoveLimit(Name),
+}
+
+/// The public part of a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Id {
+    id: Name,
+}
+
+/// A new key in the place of an old one, which is good for a while longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rotation {
+    id: Name,
+    until: Moment,
+    key: raw::Key,
+}
+
+/// Why a change is not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeRefusal {
+    /// It has not the form that it should.
+    Form(String),
+    /// What it is about is not there.
+    Unknown(String),
+    /// It does not fit what is there.
+    Conflict(String),
+}
+
+impl fmt::Display for ChangeRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Form(why) | Self::Unknown(why) | Self::Conflict(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for ChangeRefusal {}
+
+fn read<T: serde::de::DeserializeOwned>(fields: Value) -> Result<T, ChangeRefusal> {
+    serde_json::from_value(fields).map_err(|error| ChangeRefusal::Form(error.to_string()))
+}
+
+impl Change {
+    /// A tenant is made, or gets another weight. `fields` are those of `tenants` in the file.
+    ///
+    /// # Errors
+    /// They have not that form.
+    pub fn put_tenant(mut fields: Value) -> Result<Self, ChangeRefusal> {
+        if fields["weight"].is_null() && fields.is_object() {
+            fields["weight"] = 1.into();
+        }
+        let tenant: raw::Tenant = read(fields)?;
+        if (1..=1_000).contains(&tenant.weight) {
+            Ok(Self(Kind::PutTenant(tenant)))
+        } else {
+            Err(ChangeRefusal::Form("the weight of a tenant is 1 to 1000".to_owned()))
+        }
+    }
+
+    /// A key is made whose hash is `hash`. `fields` are the others of `auth.keys` in the file.
+    ///
+    /// # Errors
+    /// They have not that form.
+    pub fn create_key(mut fields: Value, hash: &KeyHash) -> Result<Self, ChangeRefusal> {
+        if !fields.is_object() || !fields["hash"].is_null() {
+            let why = "a key is described by the fields of `auth.keys`, without `hash`: the gateway makes the key";
+            return Err(ChangeRefusal::Form(why.to_owned()));
+        }
+        fields["hash"] = hash.to_string().into();
+        let key: raw::Key = read(fields)?;
+        if key.models.is_empty() {
+            return Err(ChangeRefusal::Form(
+                "a key that may use no model is of no use".to_owned(),
+            ));
+        }
+        Ok(Self(Kind::CreateKey(key)))
+    }
+
+    /// A key is no longer let in.
+    ///
+    /// # Errors
+    /// That is no id.
+    pub fn revoke_key(id: &str) -> Result<Self, ChangeRefusal> {
+        Ok(Self(Kind::RevokeKey(read(json!({ "id": id }))?)))
+    }
+
+    /// A limit is made or changed. `fields` are those of `quotas` in the file.
+    ///
+    /// # Errors
+    /// They have not that form.
+    pub fn put_limit(fields: Value) -> Result<Self, ChangeRefusal> {
+        let limit: raw::Quota = read(fields)?;
+        let limits = limits_of(&limit);
+        if limits.is_empty() || limits.iter().any(|limit| limit.amount == 0) {
+            return Err(ChangeRefusal::Form(
+                "a limit has an amount larger than 0 of one or more of `calls_per_second`, `concurrent_calls`, `tokens_per_minute`, \
+                 `tokens_per_day`, `tokens_per_task` and `money_per_month`"
+                    .to_owned(),
+            ));
+        }
+        Ok(Self(Kind::PutLimit(limit)))
+    }
+
+    /// A limit that was made at run time is taken away.
+    ///
+    /// # Errors
+    /// That is no name.
+    pub fn remove_limit(name: &str) -> Result<Self, ChangeRefusal> {
+        Ok(Self(Kind::RemoveLimit(read(name.into())?)))
+    }
+
+    /// What is done, in words.
+    #[must_use]
+    pub const fn action(&self) -> &'static str {
+        match self.0 {
+            Kind::PutTenant(_) => "put tenant",
+            Kind::CreateKey(_) => "create key",
+            Kind::RevokeKey(_) => "revoke key",
+            Kind::RotateKey(_) => "rotate key",
+            Kind::PutLimit(_) => "put limit",
+            Kind::RemoveLimit(_) => "remove limit",
+        }
+    }
+
+    /// To what it is done.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        match &self.0 {
+            Kind::PutTenant(tenant) => tenant.name.as_str(),
+            Kind::CreateKey(key) => key.hash.get().id().as_str(),
+            Kind::RevokeKey(id) => id.id.as_str(),
+            Kind::RotateKey(rotation) => rotation.id.as_str(),
+            Kind::PutLimit(limit) => limit.name.as_str(),
+            Kind::RemoveLimit(name) => name.as_str(),
+        }
+    }
+}
+
+/// Tenants, keys and limits as they were changed at run time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Roster {
+    tenants: BTreeMap<String, raw::Tenant>,
+    keys: BTreeMap<KeyId, raw::Key>,
+    limits: BTreeMap<String, raw::Quota>,
+    /// Keys that are not let in, also those of the file.
+    revoked: BTreeSet<KeyId>,
+    /// Keys that are let in until then at the latest, also those of the file.
+    until: BTreeMap<KeyId, UnixMillis>,
+}
+
+impl Roster {
+    /// A new key in the place of the key `id`, with all that it may; the old one is good until `until` at the latest.
+    ///
+    /// # Errors
+    /// There is no such key, neither here nor in `base`, or it is revoked.
+    pub fn rotation(
+        &self,
+        base: &Settings,
+        id: &str,
+        hash: &KeyHash,
+        until: UnixMillis,
+    ) -> Result<Change, ChangeRefusal> {
+        let old = KeyId::from(id);
+        let known = || self.keys.get(&old).cloned().or_else(|| over::key_of(base, &old));
+        let mut key = known()
+            .filter(|_| !self.revoked.contains(&old))
+            .ok_or_else(|| unknown_key(id))?;
+        key.hash = KeyHashText::new(hash.clone());
+        key.not_before = None;
+        let rotation = Rotation {
+            id: read(id.into())?,
+            until: Moment::new(until),
+            key,
+        };
+        Ok(Change(Kind::RotateKey(rotation)))
+    }
+
+    /// Whether `change` may be made where `base` is the file.
+    ///
+    /// # Errors
+    /// Says what is against it.
+    pub fn check(&self, change: &Change, base: &Settings) -> Result<(), ChangeRefusal> {
+        let conflict = |why: String| Err(ChangeRefusal::Conflict(why));
+        match &change.0 {
+            Kind::PutTenant(_) if self.tenants.len() >= EACH_MAX => {
+                conflict(format!("there are {EACH_MAX} tenants already"))
+            }
+            Kind::PutLimit(_) if self.limits.len() >= EACH_MAX => {
+                conflict(format!("there are {EACH_MAX} limits already"))
+            }
+            Kind::PutTenant(_) => Ok(()),
+            Kind::PutLimit(limit) => over::fits_limit(limit, base),
+            Kind::CreateKey(key) => self.check_key(key, base),
+            Kind::RotateKey(rotation) => self.check_key(&rotation.key, base),
+            Kind::RevokeKey(id) => {
+                let id = KeyId::from(id.id.as_str());
+                let is_known = self.keys.contains_key(&id) || base.auth.keys.get(&id).is_some();
+                if is_known {
+                    Ok(())
+                } else {
+                    Err(unknown_key(id.as_str()))
+                }
+            }
+            Kind::RemoveLimit(name) if self.limits.contains_key(name.as_str()) => Ok(()),
+            Kind::RemoveLimit(name) => Err(ChangeRefusal::Unknown(format!(
+                "no limit `{name}` was made at run time; those of the file are changed there"
+            ))),
+        }
+    }
+
+    fn check_key(&self, key: &raw::Key, base: &Settings) -> Result<(), ChangeRefusal> {
+        let id = key.hash.get().id();
+        if self.keys.contains_key(id) || base.auth.keys.get(id).is_some() {
+            return Err(ChangeRefusal::Conflict(format!("there is a key `{id}` already")));
+        }
+        if self.keys.len() >= EACH_MAX {
+            return Err(ChangeRefusal::Conflict(format!("there are {EACH_MAX} keys already")));
+        }
+        let tenant = key.tenant.as_str();
+        if !self.tenants.contains_key(tenant) && !over::tenants_of(base).contains(tenant) {
+            return Err(ChangeRefusal::Unknown(format!(
+                "there is no tenant `{tenant}`; create it first"
+            )));
+        }
+        over::fits_key(key, base)
+    }
+
+    /// Makes `change`, and gives what was before and is now.
+    pub fn apply(&mut self, change: &Change) -> Value {
+        match &change.0 {
+            Kind::PutTenant(tenant) => put(&mut self.tenants, tenant.name.as_str(), tenant),
+            Kind::PutLimit(limit) => put(&mut self.limits, limit.name.as_str(), limit),
+            Kind::RemoveLimit(name) => json!({ "before": self.limits.remove(name.as_str()), "after": null }),
+            Kind::CreateKey(key) => self.add(key),
+            Kind::RevokeKey(id) => {
+                let was_new = self.revoked.insert(KeyId::from(id.id.as_str()));
+                json!({ "before": { "revoked": !was_new }, "after": { "revoked": true } })
+            }
+            Kind::RotateKey(rotation) => {
+                let id = KeyId::from(rotation.id.as_str());
+                let before = self.until.insert(id, rotation.until.get());
+                let mut diff = self.add(&rotation.key);
+                diff["before"] = json!({ "until": before.map(|until| Moment::new(until).to_string()) });
+                diff["after"]["until"] = rotation.until.to_string().into();
+                diff
+            }
+        }
+    }
+
+    fn add(&mut self, key: &raw::Key) -> Value {
+        let diff = json!({ "before": null, "after": key });
+        self.keys.insert(key.hash.get().id().clone(), key.clone());
+        diff
+    }
+}
+
+fn put<T: Clone + Serialize>(map: &mut BTreeMap<String, T>, name: &str, value: &T) -> Value {
+    let before = map.insert(name.to_owned(), value.clone());
+    json!({ "before": before, "after": value })
+}
+
+fn unknown_key(id: &str) -> ChangeRefusal {
+    ChangeRefusal::Unknown(format!(
+        "there is no key `{id}`, or it is revoked; `maitred keys list` shows them"
+    ))
+}
+
+#[cfg(test)]
+mod tests;
