@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use maitred_config::scenario::{
     self, FleetGroup, KindSettings, LengthSettings, LoadShape, PolicySettings, Scenario, SpreadSettings, TraceSettings,
@@ -284,9 +285,11 @@ impl<'a> Experiment<'a> {
         let mut is_good = |rate: f64| {
             let seed = self.scenario.seeds.first().copied().unwrap_or_default();
             let knee = &self.scenario.knee;
-            let run = self.run_of(knee.calls, &knee.policy, (rate, rate), (seed, progress))?;
-            let answered = run.tally.ends.first().copied().unwrap_or_default();
-            let all = answered == run.summary.calls;
+            let calls = knee.calls.max(calls_in(rate, KNEE_SPAN));
+            let run = self.run_of(calls, &knee.policy, (rate, rate), (seed, progress))?;
+            // What is lost with an endpoint that restarts says nothing about the load.
+            let [answered, _, _, lost, _] = run.tally.ends;
+            let all = answered + lost == run.summary.calls;
             Ok::<_, ExperimentFault>(all && run.tally.ttft.quantile(0.9) <= knee.ttft.as_secs_f64())
         };
         let mut rate = self.guess()?;
@@ -354,10 +357,23 @@ impl<'a> Experiment<'a> {
     }
 }
 
+/// The least time that calls come in a run that looks for the knee. In a shorter one engines take all calls into their batches at
+/// once, whatever the load, and conversations have not yet grown.
+const KNEE_SPAN: Duration = Duration::from_mins(2);
 /// How close the good and the bad load around the knee are, as a ratio.
 const KNEE_WIDTH: f64 = 1.02;
 /// Most runs of the search: doublings over twenty orders of magnitude, then halvings.
 const MAX_KNEE_RUNS: u32 = 80;
+
+/// How many calls come within `span` at so many a second.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "never negative, and a float cast saturates"
+)]
+fn calls_in(rate: f64, span: Duration) -> u64 {
+    (rate * span.as_secs_f64()).ceil() as u64
+}
 
 fn endpoint(group: &FleetGroup, mut plan: EndpointPlan) -> EndpointPlan {
     plan.speed = group.speed;
