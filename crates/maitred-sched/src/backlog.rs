@@ -19,6 +19,7 @@
 use maitred_types::Time;
 
 use crate::heard::Heard;
+use crate::lease::Lease;
 use crate::pace::{Pace, Work};
 
 /// Tokens that an engine computes at once beyond the oldest request's.
@@ -90,6 +91,16 @@ impl Backlog {
     /// Mean size of what recent first tokens were off by, in seconds.
     pub(crate) const fn doubt(&self) -> f64 {
         self.doubt
+    }
+
+    /// When the turn came of a lease that has just begun to answer: with its booking if nothing stood before it then, otherwise with
+    /// the last first token since. `None` where there was no such token, so that nobody saw it come.
+    pub(crate) fn turn(&self, lease: &Lease) -> Option<Time> {
+        if lease.ahead.tokens <= 0.0 {
+            Some(lease.booked_at)
+        } else {
+            (self.since > lease.booked_at).then_some(self.since)
+        }
     }
 
     /// Work of own leases without output.

@@ -41,6 +41,8 @@ pub(crate) struct Lease {
     pub(crate) cached: TokenCount,
     /// Own work that stood before it when it was booked.
     pub(crate) ahead: Work,
+    /// When its turn to be computed came, as far as that was seen; known from its first token on.
+    pub(crate) turn: Option<Time>,
     /// Seconds from its booking after which its first token was reckoned to come.
     pub(crate) reckoned: f64,
     /// The batch that it began to decode in: sequences and tokens of context.
@@ -85,6 +87,7 @@ impl Lease {
             work: Work::NONE,
             cached: TokenCount::ZERO,
             ahead: Work::NONE,
+            turn: None,
             reckoned: 0.0,
             batch: (0.0, 0.0),
             length_key: None,

@@ -10,9 +10,11 @@
 //! bound only (Huber). The bound is lower for what was slower than expected, since what nobody saw (another gateway's requests, a
 //! preemption) can only add time.
 //!
-//! **No queue in the samples.** A time to first token contains the wait. The regression is on all work that stood before
-//! the call by this gateway's own reckoning, its own included, so the wait is explained and not blamed on the endpoint; the
-//! longer the queue, the larger the noise that is assumed.
+//! **No queue in the samples.** A time to first token contains the wait. Engines prefill in the order of arrival, so a call that
+//! stood behind others is timed from the last of their first tokens: then its turn came. What was *reckoned* to stand before it is
+//! used only where no such token was seen, and believed little. A reckoning by constants that are off is off itself, and
+//! learning from it once made an endpoint that happened to be quicker than reckoned look four times as fast as it is, so that all long
+//! prompts went there.
 //!
 //! Source of the method: L. Ljung, *System Identification*, ch. 11; P. Huber, *Robust Estimation of a Location Parameter*, 1964.
 
@@ -26,6 +28,14 @@ const HUBER: (f64, f64) = (1.0, 3.0);
 const PREFILL_NOISE: (f64, f64) = (0.005, 0.10);
 /// The same for the time of one output token.
 const DECODE_NOISE: (f64, f64) = (0.000_5, 0.03);
+/// Noise of a time that contains the wait for work ahead of the call, as a part of that wait.
+const AHEAD_DOUBT: f64 = 0.5;
+/// Tokens of one chunk of prefill, and noise of a time since the first token of others, as a part of what a chunk takes: some of the
+/// call may have been computed along with them, and some of those behind along with it.
+const CHUNK_TOKENS: f64 = 8_192.0;
+const CHUNK_DOUBT: f64 = 0.25;
+/// First tokens that are no more seconds apart come from one step, so the later one says nothing.
+const SAME_STEP: f64 = 0.002;
 /// How far a common factor may get from its prior either way.
 const FACTOR_BOUND: f64 = 16.0;
 /// How far `c`, `d1` or `d2` may deviate from the common factor.
@@ -108,14 +118,24 @@ fn weight(seen: f64, expected: f64, noise: (f64, f64), doubt: f64) -> f64 {
     robust / (spread * spread)
 }
 
+/// What a call waited for before its turn came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Before {
+    /// Nothing: it is timed from its booking.
+    Nobody,
+    /// It is timed from its booking; this work stood before it then, by own reckoning.
+    Work(Work),
+    /// It is timed from the last first token of others, so for none of their work.
+    Others,
+}
+
 /// One time to first token and what stood before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstToken {
     /// The call's own work.
     pub(crate) own: Work,
-    /// Work that stood before it when it was booked, by own reckoning.
-    pub(crate) ahead: Work,
-    /// Seconds from its booking to its first token.
+    pub(crate) before: Before,
+    /// Seconds to its first token, from its booking or from when its turn came.
     pub(crate) seconds: f64,
 }
 
@@ -132,12 +152,14 @@ pub(crate) struct TokenTime {
     pub(crate) context: f64,
 }
 
-/// Factors to the prior that the endpoints of a pool have in common: of prefill, of decode, and what `d1` and `d2` deviate from that.
+/// Factors to the prior that the endpoints of a pool have in common: of prefill, of decode, what `d1` and `d2` deviate from that, and
+/// of the fixed part.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Common(pub(crate) [f64; 4]);
+pub(crate) struct Common(pub(crate) [f64; Self::COUNT]);
 
 impl Common {
-    pub(crate) const PRIOR: Self = Self([1.0, 1.0, 0.0, 0.0]);
+    pub(crate) const COUNT: usize = 5;
+    pub(crate) const PRIOR: Self = Self([1.0, 1.0, 0.0, 0.0, 1.0]);
 }
 
 /// What is learnt of one endpoint's speed.
@@ -180,7 +202,8 @@ impl Speed {
 
     /// What it has learnt, relative to the prior it was made with.
     pub(crate) const fn factors(&self) -> Common {
-        Common([self.solved.0[1], self.solved.1[0], self.solved.1[1], self.solved.1[2]])
+        let (prefill, decode) = (self.solved.0, self.solved.1);
+        Common([prefill[1], decode[0], decode[1], decode[2], prefill[0]])
     }
 
     /// How many times as long as the fleet it takes for a prompt token; 1 until it has learnt.
@@ -196,7 +219,7 @@ impl Speed {
     /// would make their loads unequal.
     pub(crate) fn pace(&self) -> Pace {
         let [fixed, prefill, attention] = self.solved.0;
-        let Common([_, decode, sequence, context]) = self.fleet;
+        let Common([_, decode, sequence, context, _]) = self.fleet;
         let (decode, sequence, context) = (
             decode * self.slowness(),
             sequence * self.slowness(),
@@ -214,18 +237,32 @@ impl Speed {
     }
 
     pub(crate) fn learn_first_token(&mut self, sample: &FirstToken) {
-        let all = sample.ahead.plus(sample.own);
-        let x = [
-            self.prior.fixed,
-            self.prior.seconds(all),
-            self.prior.attention * all.attention,
-        ];
+        let chunk = self.solved.0[1] * self.prior.token * CHUNK_TOKENS;
+        let (x, doubt) = match sample.before {
+            Before::Others if sample.seconds < SAME_STEP => return,
+            Before::Others => {
+                let own = sample.own;
+                let x = [0.0, self.prior.seconds(own), self.prior.attention * own.attention];
+                (x, CHUNK_DOUBT * chunk)
+            }
+            Before::Nobody => (self.undisturbed(sample.own), 0.0),
+            Before::Work(ahead) => {
+                let wait = self.solved.0[1] * self.prior.seconds(ahead);
+                (self.undisturbed(ahead.plus(sample.own)), AHEAD_DOUBT * wait)
+            }
+        };
         let expected = dot(x, self.solved.0);
-        let queue = self.solved.0[1] * self.prior.seconds(sample.ahead);
-        let weight = weight(sample.seconds, expected, PREFILL_NOISE, 0.2 * queue);
+        let weight = weight(sample.seconds, expected, PREFILL_NOISE, doubt);
         self.prefill.add(x, sample.seconds, weight);
         self.samples += 1;
         self.solve();
+    }
+
+    /// What a time from the booking on is made of, for work in an engine that does nothing else. A step takes as long as its weights take to
+    /// load, however few tokens are in it, and that is in the fixed part.
+    fn undisturbed(&self, all: Work) -> [f64; 3] {
+        let beyond = (self.prior.seconds(all) - self.prior.step).max(0.0);
+        [self.prior.fixed, beyond, self.prior.attention * all.attention]
     }
 
     pub(crate) fn learn_token_time(&mut self, sample: &TokenTime) {
@@ -242,9 +279,9 @@ impl Speed {
     }
 
     fn solve(&mut self) {
-        let Common([prefill, decode, sequence, context]) = self.fleet;
+        let Common([prefill, decode, sequence, context, usual]) = self.fleet;
         let about = |value, precision| Centre { value, precision };
-        let [fixed, factor, attention] = self.prefill.solve(&about([1.0, prefill, 0.0], [4.0, 1.0, 16.0]));
+        let [fixed, factor, attention] = self.prefill.solve(&about([usual, prefill, 0.0], [4.0, 1.0, 16.0]));
         let [step, sequence, context] = self
             .decode
             .solve(&about([decode, sequence, context], [1.0, 0.25, 0.25]));

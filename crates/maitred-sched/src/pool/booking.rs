@@ -24,8 +24,9 @@ impl Pool {
             return;
         }
         booked.first_token_at = Some(now);
-        let booked = *booked;
         let at = booked.endpoint.slot.index();
+        booked.turn = self.columns.backlogs[at].turn(booked);
+        let booked = *booked;
         self.learn_start(&booked, at, now);
         self.prefixes.confirm(lease, at, now);
         self.begin_decode(lease, now);

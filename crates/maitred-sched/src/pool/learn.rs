@@ -9,7 +9,7 @@ use crate::cost::Size;
 use crate::lease::Lease;
 use crate::pace::Work;
 use crate::pool::Pool;
-use crate::speed::{Common, FirstToken, LEARNT, TokenTime};
+use crate::speed::{Before, Common, FirstToken, LEARNT, TokenTime};
 
 /// Weight of a new call in the mean work of one.
 const MEAN_WORK_WEIGHT: f64 = 0.02;
@@ -19,9 +19,6 @@ const HOLD_WEIGHT: f64 = 0.02;
 const FIRST_HOLD: f64 = 5.0;
 /// Seconds over which the rate of calls is taken.
 const RATE_MEMORY: f64 = 10.0;
-
-/// How many times as long as with the quickest endpoint a beginning must be thought to take to keep all calls away.
-const FAR_SLOWER: f64 = 3.0;
 
 /// What the endpoints of a pool have in common.
 #[derive(Debug)]
@@ -111,8 +108,12 @@ impl Pool {
         speed.set_fleet(self.fleet.factors);
         speed.learn_first_token(&FirstToken {
             own: Work::of(f64::from(input.get()), f64::from(cached.get())),
-            ahead: lease.ahead,
-            seconds: seconds(lease.booked_at, first),
+            before: match lease.turn {
+                Some(turn) if turn > lease.booked_at => Before::Others,
+                Some(_) => Before::Nobody,
+                None => Before::Work(lease.ahead),
+            },
+            seconds: seconds(lease.turn.unwrap_or(lease.booked_at), first),
         });
         let (running, context) = self.batch(at, now);
         self.columns.endpoints[at].speed.learn_token_time(&TokenTime {
@@ -132,24 +133,6 @@ impl Pool {
         (running, load.batch_context(running))
     }
 
-    /// The median time to an empty prompt's first token that was learnt of ready endpoints.
-    fn usual_fixed(&self) -> f64 {
-        let rows = self
-            .columns
-            .endpoints
-            .iter()
-            .zip(&self.columns.gates)
-            .zip(&self.columns.paces);
-        let learnt =
-            rows.filter(|((endpoint, gate), _)| gate.phase == Phase::Ready && endpoint.speed.samples() >= LEARNT);
-        let mut fixed: Vec<f64> = learnt.map(|(_, pace)| pace.fixed).collect();
-        let middle = fixed.len() / 2;
-        if fixed.is_empty() {
-            return f64::INFINITY;
-        }
-        *fixed.select_nth_unstable_by(middle, f64::total_cmp).1
-    }
-
     /// Takes the medians again after as many samples as there are endpoints, and gives them to those that have none of their own.
     fn look_at_fleet(&mut self) {
         if self.fleet.wait > 0 {
@@ -165,10 +148,8 @@ impl Pool {
         if factors.is_empty() {
             return;
         }
-        let fixed = self.usual_fixed();
-        let factors = &mut self.fleet.scratch;
         let middle = factors.len() / 2;
-        for which in 0..4 {
+        for which in 0..Common::COUNT {
             let by = |one: &Common, other: &Common| one.0[which].total_cmp(&other.0[which]);
             let median = factors.select_nth_unstable_by(middle, by).1.0[which];
             self.fleet.factors.0[which] = median;
@@ -177,10 +158,6 @@ impl Pool {
             if endpoint.speed.samples() < LEARNT {
                 endpoint.speed.set_fleet(self.fleet.factors);
                 *pace = endpoint.speed.pace();
-                // A newcomer that is thought far slower to begin than others would never get a call to show that it is not.
-                if pace.fixed > FAR_SLOWER * fixed {
-                    pace.fixed = fixed;
-                }
             }
         }
     }

@@ -23,7 +23,7 @@ impl Truth {
         let unseen = if self.rng.u32(..10) == 0 { 0.5 } else { 0.0 };
         FirstToken {
             own,
-            ahead,
+            before: Before::Work(ahead),
             seconds: (self.pace.fixed + self.pace.seconds(ahead.plus(own))) * noise + unseen,
         }
     }
@@ -104,10 +104,10 @@ fn what_is_never_seen_stays_with_the_prior() {
     let mut speed = Speed::new(prior);
     for _ in 0..10_000 {
         // Always the same prompt, so only its whole time can be learnt.
-        let own = Work::of(1_000.0, 0.0);
+        let own = Work::of(2_000.0, 0.0);
         speed.learn_first_token(&FirstToken {
             own,
-            ahead: Work::NONE,
+            before: Before::Nobody,
             seconds: 2.0 * (prior.fixed + prior.seconds(own)),
         });
     }
@@ -127,7 +127,7 @@ fn odd_samples_leave_it_bounded() {
         for _ in 0..100 {
             speed.learn_first_token(&FirstToken {
                 own: Work::of(0.0, 4e9),
-                ahead: Work::of(4e9, 0.0),
+                before: Before::Work(Work::of(4e9, 0.0)),
                 seconds,
             });
             speed.learn_token_time(&TokenTime {
