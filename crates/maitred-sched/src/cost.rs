@@ -1,15 +1,18 @@
 //! What a call costs on each endpoint, in seconds.
 //!
 //! ```text
-//! J = T + a + μ·w + λ·D + S + P(k) + A
+//! J = T + a + μ·w + λ·D + S + P(k) + A,    μ = 1 + (κ + r)·(T + T̄)/2
 //! ```
 //!
 //! * **T**, the wait: prefill work that stands before the call ([`crate::backlog`]), or room in the KV cache where that takes
 //!   longer; and `a`, what an idle endpoint takes.
-//! * **w**, the own work: what the call's prompt has to be computed here, given what is cached here. **μ**, its price: 1 where
-//!   nobody waits, since then only the call itself waits for it; and more with the pool's mean wait and with the rate of calls, since
-//!   every second of computing then delays everyone behind it. This is what keeps calls with their caches exactly when
-//!   recomputing is unaffordable, without a threshold anywhere.
+//! * **w**, the own work: what the call's prompt has to be computed here, given what is cached here. What a candidate holds on average
+//!   counts as held by all: a beginning that most of them hold is asked for again and again, so computing it once more is not this
+//!   call's cost alone. Without that an endpoint without the hot prefix of a pool gets none of its calls, however busy the others are.
+//! * **μ**, its price: 1 where nobody waits, since then only the call itself waits for it; and more with the wait and with the rate of
+//!   calls, since every second of computing then delays everyone behind it. This is what keeps calls with their caches exactly when
+//!   recomputing is unaffordable, without a threshold anywhere. The wait is half that of the endpoint and half the pool's mean T̄: who
+//!   stands behind is mostly who stands here, so where one queue is long the price is low in the others, and its prefixes are copied.
 //! * **D**, the decode slowdown in sequence-seconds: the call's own answer among the batch that runs, and what it adds to each step
 //!   of the others: `o·(d1·B + d2·C) + o·(d1 + d2·(n + o/2))·(1 + B)`. Short calls so keep away from large contexts and long
 //!   ones from large batches.
@@ -30,9 +33,9 @@ use crate::scorer::Scene;
 /// How the terms are weighed. The defaults are what the laboratory found best over all of its workloads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostOptions {
-    /// How much the price of own work rises with each second of the pool's mean wait. Default 3.
+    /// How much the price of own work rises with each second of wait. Default 8.
     pub price_rise: f64,
-    /// How much more it rises for each call a second that an endpoint gets, since so many more stand behind. Default 1.
+    /// How much more it rises for each call a second that an endpoint gets, since so many more stand behind. Default 2.
     pub price_rate: f64,
     /// The highest price. Default 17.
     pub price_max: f64,
@@ -53,8 +56,8 @@ pub struct CostOptions {
 impl Default for CostOptions {
     fn default() -> Self {
         Self {
-            price_rise: 3.0,
-            price_rate: 1.0,
+            price_rise: 8.0,
+            price_rate: 2.0,
             price_max: 17.0,
             decode_weight: 1.0,
             stall_max: 0.3,
@@ -67,17 +70,16 @@ impl Default for CostOptions {
 }
 
 impl CostOptions {
-    /// What own work and stalls are charged in a pool like this.
-    pub(crate) fn prices(&self, wait: f64, rate: f64, running: f64) -> Prices {
+    /// What own work and stalls are charged in a pool where calls wait for `mean` seconds, an endpoint gets `rate` of them a second and
+    /// has `running` in its batch, each on average. A candidate holds `common` tokens of this call's prompt on average.
+    pub(crate) fn prices(&self, mean: f64, rate: f64, running: f64, common: f64) -> Prices {
         Prices {
-            own: self.price(wait, rate),
+            mean,
+            rise: self.price_rise + self.price_rate * rate,
+            max: self.price_max.max(1.0),
             stall: 1.0 / (running + BATCH_SMALL),
+            common,
         }
-    }
-
-    /// The price of own work where calls wait for `wait` seconds on average, and an endpoint gets `rate` of them a second.
-    fn price(&self, wait: f64, rate: f64) -> f64 {
-        (1.0 + (self.price_rise + self.price_rate * rate) * wait).clamp(1.0, self.price_max.max(1.0))
     }
 
     /// How much dearer than the cheapest a candidate may be and still count as equal.
@@ -86,15 +88,17 @@ impl CostOptions {
     }
 }
 
-/// What a call was reckoned to cost on one endpoint. All but `cached` in seconds.
+/// What a call was reckoned to cost on one endpoint. All but `price` and `cached` in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CostTerms {
     /// What it waits for: prefill work that stands before it, or room in the KV cache, whichever takes longer.
     pub queue: f64,
     /// What an idle endpoint takes for an empty prompt.
     pub fixed: f64,
-    /// Its own prefill work, before the price.
+    /// Its own prefill work as far as it is charged, before the price.
     pub own: f64,
+    /// What a second of own work is charged there.
+    pub price: f64,
     /// Decode slowdown, weighed, and stall.
     pub decode: f64,
     /// Pressure on the KV cache.
@@ -115,13 +119,32 @@ impl CostTerms {
     }
 }
 
-/// What own work and stalls are charged, the same for all candidates of a pick.
+/// What own work and stalls are charged in one pick.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prices {
-    /// Of a second of own work.
-    pub(crate) own: f64,
+    /// Seconds that the candidates' calls wait, on average.
+    mean: f64,
+    /// How much a second of own work costs more for each second of wait.
+    rise: f64,
+    /// The most that it costs.
+    max: f64,
     /// Of a second in which one answer stalls.
-    pub(crate) stall: f64,
+    stall: f64,
+    /// Prompt tokens that a candidate holds on average.
+    common: f64,
+}
+
+impl Prices {
+    /// Of a second of own work where calls wait for `wait` seconds.
+    #[inline]
+    pub(crate) fn own(&self, wait: f64) -> f64 {
+        (1.0 + self.rise * f64::midpoint(wait, self.mean)).min(self.max)
+    }
+
+    /// The same in the pool as a whole.
+    pub(crate) fn usual(&self) -> f64 {
+        self.own(self.mean)
+    }
 }
 
 /// A batch below which stalls count for less.
@@ -195,7 +218,8 @@ impl Scene<'_> {
     pub(crate) fn cost(&self, at: usize, wait: f64, prices: &Prices, options: &CostOptions) -> CostTerms {
         let (pace, size, load) = (&self.columns.paces[at], &self.subject.size, &self.columns.loads[at]);
         let estimate = self.estimate(at);
-        let own = pace.seconds(self.work(at));
+        let own = pace.seconds(Work::of(size.input, self.cached(at).max(prices.common)));
+        let price = prices.own(wait);
         let running = f64::from(estimate.running);
         let each = pace.sequence + pace.context * (size.input + 0.5 * size.output);
         let batch = pace.sequence * running + pace.context * load.batch_context(running);
@@ -214,10 +238,11 @@ impl Scene<'_> {
             queue: wait,
             fixed: pace.fixed,
             own,
+            price,
             decode,
             kv,
             adapter,
-            total: wait + pace.fixed + prices.own * own + decode + kv + adapter,
+            total: wait + pace.fixed + price * own + decode + kv + adapter,
             cached: self.cached(at),
         }
     }

@@ -139,7 +139,7 @@ pub struct Why {
     pub removed: Removed,
     /// Who was removed, for [`Explain::Full`]; at most [`MAX_REMOVALS`] of them.
     pub removals: Removals,
-    /// The price of own work, where costs decided.
+    /// The price of own work at the candidates' mean wait, where costs decided. Each candidate's own is in its terms.
     pub price: Option<f64>,
     pub(crate) scorers: SmallVec<[Weighted; Scorer::COUNT]>,
     pub(crate) ranked: SmallVec<[Ranked; MAX_RANKED]>,

@@ -131,7 +131,7 @@ impl Choice {
                 .collect(),
             cached_tokens: cached(ranked).map(whole),
             cost_seconds: ranked.cost.map(|cost| micros(cost.total)),
-            terms: ranked.cost.map_or_else(Vec::new, |cost| terms(&cost, why.price)),
+            terms: ranked.cost.map_or_else(Vec::new, |cost| terms(&cost)),
         }
     }
 
@@ -168,8 +168,8 @@ fn cached(ranked: &Ranked) -> Option<f64> {
 }
 
 /// The parts of a cost that are not nothing; the own work with its price, where that is not 1.
-fn terms(cost: &CostTerms, price: Option<f64>) -> Vec<TermRecord> {
-    let price = price.filter(|price| (price - 1.0).abs() > 1e-6);
+fn terms(cost: &CostTerms) -> Vec<TermRecord> {
+    let price = Some(cost.price).filter(|price| (price - 1.0).abs() > 1e-6);
     let all = [
         ("queue", cost.queue, None),
         ("own", cost.own, price.map(micros)),

@@ -210,7 +210,7 @@ impl Pool {
         };
         self.rank(&places, subject, &mut why);
         if by_cost && has_totals {
-            why.price = Some(self.scratch.costs.prices.own);
+            why.price = Some(self.scratch.costs.prices.usual());
             for (place, ranked) in places.iter().zip(&mut why.ranked) {
                 ranked.cost = Some(self.terms(*place, subject));
             }

@@ -1,4 +1,4 @@
-//! The choice by cost: queues first, since their mean sets the price of own work, then the whole sum, then the lowest.
+//! The choice by cost: queues first, since their mean is part of the price of own work, then the whole sum, then the lowest.
 
 use crate::cost::{CostTerms, Prices};
 use crate::picker;
@@ -52,11 +52,15 @@ impl Pool {
             .extend(candidates.iter().map(|slot| scene.wait(*slot as usize, options)));
         let count = candidates.len().max(1) as f64;
         let mean = costs.queues.iter().sum::<f64>() / count;
-        let running: u32 = candidates
-            .iter()
-            .map(|slot| self.columns.loads[*slot as usize].decoding)
-            .fold(0, u32::saturating_add);
-        costs.prices = options.prices(mean, self.fleet.rate(self.now) / count, f64::from(running) / count);
+        let sums = candidates.iter().fold((0.0, 0.0), |(running, held), slot| {
+            let at = *slot as usize;
+            (
+                running + f64::from(self.columns.loads[at].decoding),
+                held + scene.cached(at),
+            )
+        });
+        let rate = self.fleet.rate(self.now) / count;
+        costs.prices = options.prices(mean, rate, sums.0 / count, sums.1 / count);
         let queues = candidates.iter().zip(&costs.queues);
         let prices = costs.prices;
         let totals = queues.map(|(slot, queue)| scene.cost(*slot as usize, *queue, &prices, options).total);

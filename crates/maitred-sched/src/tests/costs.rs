@@ -1,5 +1,6 @@
 //! Choices by cost in seconds, seen through the records and the rows.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use maitred_types::{LeaseEnd, TokenCount, Usage, UsageSource};
@@ -76,11 +77,16 @@ fn the_record_has_the_terms_of_the_cost() {
     let second = stage.pick_as(&explained(8_192)).unwrap();
     assert_ne!(first.endpoint, second.endpoint);
     let price = second.why.price.unwrap();
-    // Three for each second of the mean wait, and a little for the rate of calls.
+    // Eight for each second of the mean wait, and a little for the rate of calls.
     let mean = terms[0].own / 3.0;
-    assert!((1.0 + 3.0 * mean..1.0 + 3.2 * mean).contains(&price), "{price}");
+    assert!((1.0 + 8.0 * mean..1.0 + 8.5 * mean).contains(&price), "{price}");
     for cost in costs(&second.why) {
-        let sum = cost.queue + cost.fixed + price * cost.own + cost.decode + cost.kv + cost.adapter;
+        let local = 1.0 + (price - 1.0) * f64::midpoint(cost.queue, mean) / mean;
+        assert!(
+            (cost.price - local).abs() < 1e-9,
+            "half of it is the endpoint's own wait: {cost:?}"
+        );
+        let sum = cost.queue + cost.fixed + cost.price * cost.own + cost.decode + cost.kv + cost.adapter;
         assert!((sum - cost.total).abs() < 1e-9, "{cost:?}");
     }
     let ranked: Vec<_> = costs(&second.why).iter().map(|cost| cost.total).collect();
@@ -210,6 +216,61 @@ fn a_newcomer_starts_with_the_speed_of_the_fleet() {
     let id = stage.add("10.0.0.9:8000");
     let pace = stage.row(id).unwrap().pace;
     assert!((pace.token / slow.token - 1.0).abs() < 0.1, "{pace:?}");
+}
+
+/// A prior that is far too slow would keep all calls from a newcomer, and so the proof that it is not.
+#[test]
+fn a_newcomer_begins_as_soon_as_the_others_of_its_pool() {
+    let mut stage = stage(2);
+    let quick = Pace {
+        fixed: 0.2 * Pace::default().fixed,
+        ..Pace::default()
+    };
+    for _ in 0..30 {
+        stage.served(0, 100, &quick);
+        stage.served(1, 100, &quick);
+    }
+    let id = stage.add("10.0.0.9:8000");
+    let newcomer = stage.row(id).unwrap().pace.fixed;
+    let usual = stage.row(stage.ids[0]).unwrap().pace.fixed;
+    assert!(usual < 0.7 * Pace::default().fixed, "{usual}");
+    assert!((newcomer / usual - 1.0).abs() < 0.1, "{newcomer} {usual}");
+    stage.ids.push(id);
+    stage.prove(id);
+    stage.scrape();
+    let places: Vec<_> = (0..3).map(|_| stage.pick_as(&ask(4_000)).unwrap()).collect();
+    let places: BTreeSet<_> = places.iter().map(|picked| stage.place(picked)).collect();
+    assert_eq!(places.len(), 3, "each gets one");
+}
+
+/// What stood before a call is reckoned, and a reckoning may be off. Here long prompts take half as long as is thought; the short call
+/// behind one begins almost at once. That must not make the endpoint look many times as fast as it is.
+#[test]
+fn a_call_behind_another_says_little_about_what_it_waited_for() {
+    let mut stage = stage(1);
+    let work = crate::Work::of(30_000.0, 0.0);
+    let takes = 0.5 * Pace::default().seconds(work);
+    for _ in 0..6 {
+        let long = stage.pick_as(&ask(30_000)).unwrap();
+        stage.now = stage.now + Duration::from_secs_f64(takes - 0.02);
+        let short = stage.pick_as(&ask(500)).unwrap();
+        stage.now = stage.now + Duration::from_millis(20);
+        stage.pool.first_token(long.lease, stage.now);
+        stage.now = stage.now + Duration::from_millis(12);
+        stage.pool.first_token(short.lease, stage.now);
+        stage.now = stage.now + Duration::from_secs(1);
+        for (picked, input) in [(short, 500), (long, 30_000)] {
+            let usage = usage(input, 0, 50);
+            stage
+                .pool
+                .finish(picked.lease, LeaseEnd::Success, Some(&usage), stage.now);
+        }
+        let pace = stage.row(stage.ids[0]).unwrap().pace;
+        let factor = pace.seconds(work) / takes;
+        assert!((0.9..2.1).contains(&factor), "{factor} times what it takes");
+    }
+    let factor = stage.row(stage.ids[0]).unwrap().pace.seconds(work) / takes;
+    assert!((0.9..1.1).contains(&factor), "{factor} times what it takes, in the end");
 }
 
 #[test]

@@ -412,3 +412,64 @@ fn a_small_budget_keeps_the_most_recent() {
     assert_tokens(later.held(&chain(9, BLOCKS))[0], 1_600.0);
     assert_tokens(later.held(&chain(6, BLOCKS))[0], 0.0);
 }
+
+/// A call whose prompt has this many tokens of a beginning of 8,000.
+fn hot(chain: &PromptChain) -> Ask<'_> {
+    Ask {
+        input_tokens: TokenCount::new(8_100),
+        output_tokens: TokenCount::new(200),
+        ..ask(chain)
+    }
+}
+
+/// Three of four endpoints hold the beginning that all calls have. The fourth has next to nothing to do, and each single call is
+/// better off without computing it there; all together are not.
+#[test]
+fn what_most_endpoints_hold_is_soon_held_by_all() {
+    let mut stage = Stage::ready(4, Profile::least_cost());
+    let chain = chain(1, 500);
+    for at in 0..3 {
+        let others: Vec<_> = stage.ids.iter().copied().filter(|id| *id != stage.ids[at]).collect();
+        let only = Ask {
+            excluded: &others,
+            ..hot(&chain)
+        };
+        let picked = stage.pick_as(&only).unwrap();
+        stage.pool.first_token(picked.lease, stage.now);
+    }
+    let mut calls = 3;
+    while calls < 100 {
+        let picked = stage.pick_as(&hot(&chain)).unwrap();
+        if stage.place(&picked) == 3 {
+            break;
+        }
+        stage.wait(20);
+        stage.pool.first_token(picked.lease, stage.now);
+        calls += 1;
+    }
+    assert!((6..40).contains(&calls), "{calls} calls on three endpoints");
+}
+
+/// A beginning is at one endpoint, behind a long queue. The others idle, and no queue elsewhere makes computing it once more dear.
+#[test]
+fn a_prefix_behind_a_long_queue_is_copied_to_who_has_none() {
+    let mut stage = Stage::ready(8, Profile::least_cost());
+    let (chain, other) = (chain(1, 500), chain(2, 10));
+    let holder = stage.pick_as(&hot(&chain)).unwrap();
+    stage.pool.first_token(holder.lease, stage.now);
+    let others: Vec<_> = stage.ids.iter().copied().filter(|id| *id != holder.endpoint).collect();
+    let queue = |stage: &mut Stage, tokens| {
+        let only = Ask {
+            input_tokens: TokenCount::new(tokens),
+            excluded: &others,
+            ..ask(&other)
+        };
+        stage.pick_as(&only).unwrap()
+    };
+    // A second of work: more than the fifth of one that computing it takes, times what that is charged where nobody waits.
+    for _ in 0..2 {
+        queue(&mut stage, 18_000);
+    }
+    let picked = stage.pick_as(&hot(&chain)).unwrap();
+    assert_ne!(picked.endpoint, holder.endpoint);
+}

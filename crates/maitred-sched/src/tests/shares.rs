@@ -329,14 +329,13 @@ fn per_call_the_shares_are_even_and_per_connection_they_are_lopsided() {
     }
 }
 
-/// Costs weigh work and not calls: endpoints that have long prompts get fewer of them. These endpoints do not slow with the context of
-/// what they run, as real ones do, which takes the pool a while to learn; so the work is not quite even either.
+/// Costs weigh work and not calls: endpoints that have long prompts get fewer of them.
 #[test]
 fn by_cost_the_work_is_even_where_calls_are_not() {
     for seed in [1, 2, 3] {
         let report = simulate(&per_call(Profile::default(), 1), seed);
         println!("by cost: {report:?}");
-        assert!(report.most_work <= 1.15 && report.shares[0] <= 25.0, "{report:?}");
+        assert!(report.most_work <= 1.10 && report.shares[0] <= 27.0, "{report:?}");
     }
 }
 
