@@ -16,16 +16,17 @@ pub struct WaitingOptions {
     /// Most bytes that the waiting calls hold. Default 256 MiB.
     pub bytes: u64,
     /// Longest wait, unless the class or the ask says less. Where more comes than can be served the waits of those that are served
-    /// grow up to this, so with a longer one than callers find useful nobody is served usefully. Default 5 s.
+    /// grow up to this, so with a longer one than callers find useful nobody is served usefully. Default 2 s.
     pub max_wait: Duration,
     /// An endpoint with this many prompt tokens of own calls that have no output yet, cached ones not counted, has no room. Default
-    /// 16,384: one chunk of 8,192 that the engine works on and one that waits. More of it would only move the queue to where nothing
-    /// can be reordered, shed or forgotten.
+    /// 8,192, one chunk of the engine's prefill: what is sent while it works on that is there when it has done. More of it would only
+    /// move the queue to where nothing can be reordered, shed or forgotten.
     pub prefill_tokens: u64,
     /// The same in time, at the endpoint's own pace; both hold. Default `None`.
     pub prefill_time: Option<Duration>,
-    /// An endpoint whose calls would get their tokens this far apart with one call more, by its learnt pace, has no room. Default
-    /// `None`.
+    /// An endpoint whose calls would get their tokens this far apart with one call more, by its learnt pace, has no room; but twice what a
+    /// small batch takes there is always allowed. Default 200 ms, the pace of a reader: where much more comes than can be served, batches
+    /// grow until nobody can read along.
     pub token_time: Option<Duration>,
     /// An endpoint with this many requests in its engine's queue has no room. Default 5.
     pub queued: u32,
@@ -50,10 +51,10 @@ impl Default for WaitingOptions {
         Self {
             calls: 1_024,
             bytes: 256 << 20,
-            max_wait: Duration::from_secs(5),
-            prefill_tokens: 16_384,
+            max_wait: Duration::from_secs(2),
+            prefill_tokens: 8_192,
             prefill_time: None,
-            token_time: None,
+            token_time: Some(Duration::from_millis(200)),
             queued: 5,
             kv_used: 0.8,
             headroom: 0.0,

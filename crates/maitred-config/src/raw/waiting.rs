@@ -62,13 +62,14 @@ pub(crate) struct Waiting {
     /// longer than callers find useful.
     pub(crate) max_wait: TimeSpan,
     /// Calls wait while every endpoint has this many prompt tokens of this gateway's calls, those in its prefix cache not counted, of
-    /// which no output has come yet. Two chunks of the engine's prefill are a good value.
+    /// which no output has come yet. One chunk of the engine's prefill is a good value.
     #[schemars(range(min = 1))]
     pub(crate) prefill_tokens: u64,
     /// The same as a time, at each endpoint's own speed; both hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prefill_time: Option<TimeSpan>,
-    /// An endpoint whose calls would get their tokens this far apart with one call more, at its own speed, has no room.
+    /// An endpoint whose calls would get their tokens this far apart with one call more, at its own speed, has no room; but twice what a
+    /// small batch takes there is always allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_time: Option<TimeSpan>,
     /// An endpoint with this many requests in its own queue has no room.

@@ -24,6 +24,9 @@ use crate::waiting::{Answer, Released, RoomReport, TicketId, WaitingOptions};
 /// Waiting calls that are tried at most when those before them cannot use what has room, since they have been there.
 const LOOK_AHEAD: usize = 8;
 
+/// The time per token that is always allowed, in steps of the engine's smallest batch.
+const SLOW_ENGINE: f64 = 2.0;
+
 impl Pool {
     /// Chooses an endpoint with room and books a lease on it, or lets the ask wait until there is one.
     ///
@@ -241,7 +244,9 @@ impl Pool {
         let (pace, (running, context)) = (&self.columns.paces[at], self.batch(at, self.now));
         let waiting = f64::from(self.columns.gates[at].in_flight) - f64::from(self.columns.loads[at].decoding);
         let step = pace.step + pace.sequence * (running + waiting + 1.0) + pace.context * context;
-        step < limit.as_secs_f64() * self.columns.endpoints[at].busy.left(self.now)
+        // An engine that would not keep it even with a call or two is not what the limit was meant for, and must not serve them in turn.
+        let limit = limit.as_secs_f64().max(SLOW_ENGINE * pace.step);
+        step < limit * self.columns.endpoints[at].busy.left(self.now)
     }
 
     /// Leaves nobody where none of the candidates has room. Where one has, all stay: whether a call queues where its prompt is cached or

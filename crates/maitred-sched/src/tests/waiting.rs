@@ -17,6 +17,8 @@ const MODEST: u64 = 2;
 fn narrow() -> WaitingOptions {
     WaitingOptions {
         prefill_tokens: 1,
+        max_wait: Duration::from_secs(5),
+        token_time: None,
         classes: ["high", "normal", "low"].map(ClassOptions::new).to_vec(),
         default_class: 1,
         ..WaitingOptions::default()
@@ -106,9 +108,9 @@ impl Stage {
 #[test]
 fn nobody_waits_while_an_endpoint_has_room() {
     let mut stage = stage(WaitingOptions::default());
-    // Two chunks of 8,192: the second call finds one, the third finds both.
-    stage.go(&ask(8_192));
-    stage.go(&ask(8_192));
+    // A chunk of 8,192: the second call finds a part of it, the third all of it.
+    stage.go(&ask(4_096));
+    stage.go(&ask(4_096));
     stage.wait_in_line(&ask(10));
     assert!(stage.released().is_empty());
     // What does not wait does not mind.
@@ -147,7 +149,7 @@ fn each_limit_closes_the_door_and_opens_it() {
 fn tokens_that_would_come_too_slowly_close_the_door() {
     let open_with = |running: u32, prompt: u32| {
         let mut stage = stage(WaitingOptions {
-            token_time: Some(Duration::from_millis(8)),
+            token_time: Some(Duration::from_millis(16)),
             ..WaitingOptions::default()
         });
         let first = stage.go(&ask(10));
@@ -170,10 +172,22 @@ fn tokens_that_would_come_too_slowly_close_the_door() {
         matches!(stage.pool.ask(&ask(10), stage.now), Answer::Go(_))
     };
     // The prior gives 7.29 ms for a step, and 0.013 ms for each sequence in it.
-    assert!(open_with(10, 10));
-    assert!(!open_with(100, 10));
+    assert!(open_with(560, 10));
+    assert!(!open_with(700, 10));
     // With a fifth of its time gone to a prompt, tokens come a fifth later.
-    assert!(!open_with(10, 30_000));
+    assert!(!open_with(560, 30_000));
+}
+
+#[test]
+fn an_engine_slower_than_the_limit_need_not_serve_one_call_after_the_other() {
+    let mut stage = stage(WaitingOptions {
+        token_time: Some(Duration::from_millis(1)),
+        ..WaitingOptions::default()
+    });
+    for _ in 0..20 {
+        let picked = stage.go(&ask(10));
+        stage.pool.first_token(picked.lease, stage.now);
+    }
 }
 
 #[test]
