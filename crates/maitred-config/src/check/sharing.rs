@@ -48,3 +48,6 @@ impl Checker<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

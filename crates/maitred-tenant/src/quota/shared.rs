@@ -23,6 +23,9 @@ use super::{Amount, Hold, Limit, Moment, Quota, QuotaRefusal, Reservation, Stand
 /// For so long after its last word the store counts as there.
 const PRESENT: Duration = Duration::from_millis(LEASE_MILLIS);
 
+/// Counters that are looked at in one round, so that calls do not wait long for its end.
+const LOOKS_MAX: usize = 4_096;
+
 /// What holds while the store is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithoutStore {
@@ -223,7 +226,8 @@ impl SharedQuota {
 
     fn questions(&mut self, most: usize, how: (Moment, bool)) -> Vec<Question> {
         let mut questions = Vec::new();
-        for _ in 0..self.listed.len() {
+        let looks = if how.1 { usize::MAX } else { LOOKS_MAX };
+        for _ in 0..self.listed.len().min(looks) {
             if questions.len() >= most {
                 break;
             }
