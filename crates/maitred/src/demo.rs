@@ -80,7 +80,9 @@ impl Table {
         let key = keys::make()?;
         let hash = key.hash(&KeyHasher::new(None)).to_string();
         let config = folder.path().join("maitred.yaml");
-        let text = configuration(args, &endpoints, &hash);
+        let token = keys::make()?;
+        let hashes = [hash, token.hash(&KeyHasher::new(None)).to_string()];
+        let text = configuration(args, &endpoints, &hashes);
         std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
         make_ledger(&program, &config)?;
         let gateway = Process::gateway(&program, &config)?;
@@ -88,10 +90,16 @@ impl Table {
         println!("  gateway   http://{}", gateway.address);
         println!("  admin     http://{admin}/metrics  /endpoints  /readyz");
         println!("  config    {}", config.display());
-        wait_until_ready(&admin, endpoints.len())?;
+        wait_until_ready(&admin, token.expose(), endpoints.len())?;
         println!("ready\n");
         print_lines(&gateway.address, key.expose());
         println!("See what was used:\n\nmaitred usage --config {}\n", config.display());
+        println!("Make tenants and keys of your own, as the README shows, in a shell that knows the demo:\n");
+        println!(
+            "export MAITRED_ADMIN_TOKEN={} MAITRED_DEMO={}\n",
+            token.expose(),
+            folder.path().display()
+        );
         println!(
             "The endpoints are simulated: their words are nonsense by design. Access records follow; Ctrl-C ends.\n"
         );
@@ -117,14 +125,16 @@ impl Table {
     }
 }
 
-fn configuration(args: &DemoArgs, endpoints: &[Process], hash: &str) -> String {
+/// The demo's file; `hashes` are those of the key and of the administrative token.
+fn configuration(args: &DemoArgs, endpoints: &[Process], [hash, token]: &[String; 2]) -> String {
     let mut text = format!(
         "# Written by `maitred demo`; change it while the demo runs, and the gateway follows.\n\
          version: 1\n\
          listeners:\n  - address: 127.0.0.1:{}\n\
-         admin:\n  address: 127.0.0.1:{}\n\
+         admin:\n  address: 127.0.0.1:{}\n  changes: changes.jsonl\n  access:\n    - name: demo\n      role: admin\n      hash: \"{token}\"\n\
          auth:\n  keys:\n    - hash: \"{hash}\"\n      tenant: demo\n\
          ledger:\n  sqlite: ledger.db\n\
+         audit:\n  folder: audit\n\
          prices:\n  - model: {MODEL}\n    input: \"0.15\"\n    cached_input: \"0.03\"\n    output: \"0.60\"\n\
          pools:\n  - name: demo\n    engine: vllm\n    models:\n      - name: {MODEL}\n    endpoints:\n",
         args.port, args.admin_port
@@ -266,10 +276,10 @@ fn logged(line: &str, message: &str) -> Option<String> {
 }
 
 /// Asks the gateway until all endpoints are ready.
-fn wait_until_ready(admin: &str, endpoints: usize) -> anyhow::Result<()> {
+fn wait_until_ready(admin: &str, token: &str, endpoints: usize) -> anyhow::Result<()> {
     let tries = READY.as_millis() / 100;
     for _ in 0..tries {
-        let page = get(admin, "/endpoints").unwrap_or_default();
+        let page = get(admin, token, "/endpoints").unwrap_or_default();
         if page.matches("\"state\":\"ready\"").count() == endpoints {
             return Ok(());
         }
@@ -278,9 +288,12 @@ fn wait_until_ready(admin: &str, endpoints: usize) -> anyhow::Result<()> {
     bail!("the endpoints did not become ready within {} s", READY.as_secs())
 }
 
-fn get(address: &str, path: &str) -> std::io::Result<String> {
+fn get(address: &str, token: &str, path: &str) -> std::io::Result<String> {
     let mut stream = std::net::TcpStream::connect(address)?;
-    write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n")?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.0\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n\r\n"
+    )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
@@ -300,13 +313,13 @@ mod tests {
 
     #[test]
     fn the_written_configuration_is_valid() {
-        let hash = keys::make().unwrap().hash(&KeyHasher::new(None)).to_string();
+        let hashes = [(); 2].map(|()| keys::make().unwrap().hash(&KeyHasher::new(None)).to_string());
         let args = DemoArgs {
             port: 0,
             admin_port: 0,
             endpoints: 1,
         };
-        let mut text = configuration(&args, &[], &hash);
+        let mut text = configuration(&args, &[], &hashes);
         text.push_str("      - address: 127.0.0.1:8001\n");
         let loaded = maitred_config::load("demo", &text, &|_| Err("no secrets".into()));
         assert!(loaded.is_ok(), "{loaded:?}\n{text}");

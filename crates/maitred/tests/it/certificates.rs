@@ -15,9 +15,9 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use crate::table::{CHAT, Config, Gateway, MODEL, key};
 
-type Issuer = CertifiedIssuer<'static, KeyPair>;
+pub(crate) type Issuer = CertifiedIssuer<'static, KeyPair>;
 
-fn issuer() -> Issuer {
+pub(crate) fn issuer() -> Issuer {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()

@@ -121,6 +121,49 @@ fn addresses<'a>(printed: &'a str, label: &str) -> Vec<&'a str> {
         .collect()
 }
 
+/// The administrative token that a demo printed.
+fn admin_token(printed: &str) -> String {
+    let line = printed
+        .lines()
+        .find_map(|line| line.strip_prefix("export MAITRED_ADMIN_TOKEN="));
+    line.and_then(|line| line.split(' ').next())
+        .expect("a token")
+        .to_owned()
+}
+
+/// The README's way to a tenant with a key of its own, line by line as it stands there, but for the ports.
+#[tokio::test]
+async fn the_way_to_an_own_tenant_works() {
+    let page = read("README.md");
+    let [way] = &blocks(&page, "bash")[..] else {
+        panic!("one such way in the README")
+    };
+    let (_demo, printed) = demo().await;
+    let admin = format!("--admin http://{}", addresses(&printed, "admin")[0]);
+    let mut script = way.replace("127.0.0.1:8080", addresses(&printed, "gateway")[0]);
+    for command in ["create acme", "keys create", "keys list", "explain my-first"] {
+        script = script.replace(command, &format!("{command} {admin}"));
+    }
+    let export = printed
+        .lines()
+        .find(|line| line.starts_with("export MAITRED_ADMIN_TOKEN="))
+        .expect("a line to copy");
+    let folder = Path::new(MAITRED).parent().unwrap().display();
+    let shell = |script: &str| Program::shell(&format!("export PATH={folder}:$PATH\n{export}\n{script}"));
+    // A row of usage is there a moment after its call.
+    let (before, usage) = script.split_once("maitred usage").expect("usage");
+    let printed = shell(before).run().await.success();
+    assert!(printed.contains("chat.completion"), "{printed}");
+    let printed = eventually("the use of the tenant", async || {
+        let printed = shell(&format!("maitred usage{usage}")).run().await.success();
+        printed.contains("acme").then_some(printed)
+    })
+    .await;
+    for wanted in ["my-first", "intact", "ada"] {
+        assert!(printed.contains(wanted), "{wanted}: {printed}");
+    }
+}
+
 #[tokio::test]
 async fn the_demo_answers_the_lines_that_it_prints() {
     let (mut demo, printed) = demo().await;
@@ -151,7 +194,7 @@ async fn the_demo_answers_the_lines_that_it_prints() {
     demo.line("\"outcome\":\"answered\"").await;
     let admin = addresses(&printed, "admin")[0].parse().unwrap();
     let page = Request::get("/endpoints")
-        .header("host", "localhost")
+        .bearer(&admin_token(&printed))
         .send(admin)
         .await
         .json();
@@ -201,7 +244,7 @@ async fn the_demo_follows_its_file() {
     std::fs::write(config, text.replace(&format!("      - address: {gone}\n"), "")).unwrap();
     eventually("two endpoints", async || {
         let page: Value = Request::get("/endpoints")
-            .header("host", "localhost")
+            .bearer(&admin_token(&printed))
             .send(admin)
             .await
             .json();

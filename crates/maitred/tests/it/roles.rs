@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use http::Method;
 use maitred_console::{Need, ROUTES, Route};
 use maitred_tenant::{KeyHasher, NEW_KEY_RANDOM_BYTES, NewKey, Role};
-use maitred_test::{Answer, Folder, Request, eventually};
+use maitred_test::{Answer, Folder, Program, Request, eventually};
 
+use crate::certificates::issuer;
 use crate::table::{Config, Engine, Gateway, maitred};
 
 /// The token of a role, and its line in the configuration.
@@ -151,4 +152,64 @@ async fn the_command_shows_its_token() {
     assert!(known.contains("no decision record"), "{known}");
     let unknown = explain(&[]).await;
     assert!(unknown.contains("no token"), "{unknown}");
+}
+
+#[tokio::test]
+async fn a_certificate_has_a_role_and_tokens_go_encrypted() {
+    let folder = Folder::new();
+    let issuer = issuer();
+    let server = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    folder.write("cert.pem", &server.cert.pem());
+    folder.write("key.pem", &server.signing_key.serialize_pem());
+    folder.write("clients.pem", &issuer.pem());
+    for name in ["ops", "nobody"] {
+        let mut params = rcgen::CertificateParams::new(vec![format!("{name}.example.com")]).unwrap();
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let key = rcgen::KeyPair::generate().unwrap();
+        folder.write(&format!("{name}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
+        folder.write(&format!("{name}.key"), &key.serialize_pem());
+    }
+    let engines = Engine::start_several(1, &[]).await;
+    let tls = "{ cert: cert.pem, key: key.pem, client_ca: clients.pem }";
+    let ops = "{ name: ops, role: operator, certificate: { dns: ops.example.com } }";
+    let config = with_access(&Config::engines(&engines), "127.0.0.1:0")
+        .replace("access: [", &format!("tls: {tls}, access: [{ops}, "));
+    let gateway = Gateway::start_in(folder, &config, &[]).await;
+    let port = gateway.admin.port();
+    let curl = async |path: &str, more: &str| {
+        let line = format!(
+            "curl -s --cacert cert.pem {more} https://localhost:{port}{path} -w '%{{http_code}}' -o answer || true"
+        );
+        Program::shell(&line)
+            .folder(gateway.folder.path())
+            .run()
+            .await
+            .success()
+    };
+    let shown = |name: &str| format!("--cert {name}.pem --key {name}.key");
+    assert_eq!(curl("/admin/v1/whoami", &shown("ops")).await, "200");
+    assert_eq!(gateway.folder.read("answer"), r#"{"name":"ops","role":"operator"}"#);
+    assert_eq!(
+        curl("/admin/v1/keys", &format!("{} -X POST", shown("ops"))).await,
+        "403"
+    );
+    assert_eq!(curl("/admin/v1/whoami", &shown("nobody")).await, "401");
+    assert_eq!(curl("/admin/v1/whoami", "").await, "401");
+    let token = token_of(Role::Viewer);
+    assert_eq!(
+        curl("/metrics", &format!("-H 'Authorization: Bearer {token}'")).await,
+        "200"
+    );
+    // The command checks whom it talks to.
+    let url = format!("https://localhost:{port}");
+    let list = |more: &[&str]| {
+        let run = maitred(["keys", "list", "--admin", &url]).args(more);
+        run.env("MAITRED_ADMIN_TOKEN", &token).folder(gateway.folder.path())
+    };
+    assert!(list(&["--ca", "cert.pem"]).run().await.success().contains("tenant-1"));
+    let refused = list(&["--ca", "clients.pem"]).run().await;
+    assert!(
+        refused.code == Some(1) && refused.stderr.contains("--ca"),
+        "{refused:?}"
+    );
 }
