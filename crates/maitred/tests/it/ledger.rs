@@ -278,3 +278,96 @@ async fn every_answered_call_is_in_the_ledger_once_after_kills() {
     );
     assert!(interrupted < rows.len() / 2);
 }
+
+/// The sum of some figures over all calls whose task begins so.
+fn total(lines: &[Value], task: &str, figures: &[&str]) -> u64 {
+    let of_task = lines
+        .iter()
+        .filter(|line| line["task"].as_str().is_some_and(|name| name.starts_with(task)));
+    of_task
+        .flat_map(|line| figures.iter().map(|figure| line[*figure].as_u64().unwrap()))
+        .sum()
+}
+
+/// What the endpoints have counted since `before`, once nothing runs in them any more.
+async fn counted_since(engines: &[Engine], before: [u64; 2]) -> [u64; 2] {
+    eventually("the endpoints to rest", async || {
+        let mut busy = 0.0;
+        for engine in engines {
+            let page = Request::get("/metrics").send(engine.address).await.text();
+            busy += sum(&page, "vllm:num_requests_running", &[]) + sum(&page, "vllm:num_requests_waiting", &[]);
+        }
+        (busy == 0.0).then_some(())
+    })
+    .await;
+    let after = counted(engines).await;
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+#[tokio::test]
+async fn sums_are_those_of_the_endpoints_through_faults() {
+    const BROKEN: u64 = 12;
+    let engines = Engine::start_several(2, &["--time-scale", "10"]).await;
+    let config = Config::engines(&engines)
+        .file(LEDGER)
+        .pool("profile: round-robin")
+        .pool("retry: { budget: 100%, min: 1000 }")
+        .pool("ejection: { failures: 1000 }");
+    let gateway = served(laid(&config).await, &config, 2).await;
+
+    // Refusals, failures and second attempts: nothing was worked on, so all is exact.
+    let before = counted(&engines).await;
+    engines[0].fault(r#"{"reject":0.3,"fail":0.3}"#).await;
+    for number in 0..40 {
+        let answer = call(&format!("moved-{number}"), number % 2 == 0, 5 + number);
+        assert_eq!(answer.send(gateway.address).await.status(), 200);
+    }
+    gateway.until_idle().await;
+    let moved = counted_since(&engines, before).await;
+
+    // Streams that an endpoint breaks off, and clients that leave in mid-stream: nobody says what was used.
+    engines[0].fault(r#"{"reject":0.0,"fail":0.0,"cut_after":6}"#).await;
+    engines[1].fault(r#"{"cut_after":6}"#).await;
+    let before = counted(&engines).await;
+    for number in 0..BROKEN {
+        call(&format!("broken-{number}"), true, 40).send(gateway.address).await;
+    }
+    for engine in &engines {
+        engine.fault(r#"{"cut_after":null}"#).await;
+    }
+    for number in 0..BROKEN {
+        let mut connection = Connection::open(gateway.address).await;
+        connection.start(&call(&format!("left-{number}"), true, 5000)).await;
+        assert!(connection.event().await.is_some());
+    }
+    gateway.until_idle().await;
+    let unsaid = counted_since(&engines, before).await;
+
+    let Gateway { mut child, folder, .. } = gateway;
+    child.signal(Signal::Terminate);
+    assert!(child.exit().await.success());
+    let lines = usage(&folder, "task").await;
+    assert_eq!(total(&lines, "moved-", &["calls"]), 40);
+    assert_eq!(total(&lines, "moved-", &["lost_tokens", "estimated"]), 0);
+    for (figure, counted) in ["input_tokens", "output_tokens"].iter().zip(moved) {
+        assert_eq!(total(&lines, "moved-", &[figure]), counted, "{figure}");
+    }
+    let of_both = |figure: &str| {
+        ["broken-", "left-"]
+            .map(|task| total(&lines, task, &[figure]))
+            .iter()
+            .sum::<u64>()
+    };
+    assert_eq!((of_both("calls"), of_both("estimated")), (2 * BROKEN, 2 * BROKEN));
+    println!(
+        "endpoints counted {unsaid:?}, the ledger has {:?} and {} of failed attempts",
+        [of_both("input_tokens"), of_both("output_tokens")],
+        of_both("lost_tokens")
+    );
+    // Prompts are estimated by what the endpoints counted of earlier ones. Of outputs the gateway counts what it has seen; an
+    // endpoint works on until it notices that nobody listens.
+    let (input, output) = (of_both("input_tokens"), of_both("output_tokens"));
+    assert!(input.abs_diff(unsaid[0]) * 20 <= unsaid[0], "{input} {unsaid:?}");
+    assert!(output <= unsaid[1], "{output} {unsaid:?}");
+    assert!(unsaid[1] - output <= 2 * BROKEN * 200, "{output} {unsaid:?}");
+}
