@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use maitred_types::UnixMillis;
+
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::path::Path;
 use crate::raw::{self, SecretRef};
@@ -40,7 +42,12 @@ pub(crate) struct Checker<'a> {
     walked: &'a Walked,
     secrets: &'a ReadSecret<'a>,
     diagnostics: Vec<Diagnostic>,
+    /// Warnings that hold from a moment on.
+    dated: Vec<(UnixMillis, Diagnostic)>,
 }
+
+/// What a check has found: the settings, what is wrong with them, and what will be, each from a moment on.
+pub(crate) type Checked = (Settings, Vec<Diagnostic>, Vec<(UnixMillis, Diagnostic)>);
 
 impl<'a> Checker<'a> {
     /// A checker of what is left of `tree` after a walk.
@@ -51,11 +58,12 @@ impl<'a> Checker<'a> {
             walked,
             secrets,
             diagnostics: Vec::new(),
+            dated: Vec::new(),
         }
     }
 
     /// The settings that `raw` describes, and all that is wrong with them. With an error among it the settings are of no use.
-    pub(crate) fn run(mut self, raw: &raw::File) -> (Settings, Vec<Diagnostic>) {
+    pub(crate) fn run(mut self, raw: &raw::File) -> Checked {
         let hasher = self.hasher(raw.auth.pepper.as_ref());
         let auth = self.auth(raw, &hasher);
         self.exposure(raw);
@@ -78,7 +86,7 @@ impl<'a> Checker<'a> {
             log: process::log(raw.log),
             recording: self.recording(raw.recording.as_ref()),
         };
-        (settings, self.diagnostics)
+        (settings, self.diagnostics, self.dated)
     }
 
     fn error(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
@@ -91,12 +99,23 @@ impl<'a> Checker<'a> {
 
     /// Reports, unless the walk has found a mistake there already: what follows from a mistake is not another one.
     fn report(&mut self, severity: Severity, path: &Path, message: String, help: String) {
+        let diagnostic = self.diagnostic(severity, path, (message, help));
+        self.diagnostics.extend(diagnostic);
+    }
+
+    /// Warns of what is of no use any more from `until` on. No clock is read here: whoever has one asks for what holds.
+    fn warn_from(&mut self, until: UnixMillis, path: &Path, message: impl Into<String>, help: impl Into<String>) {
+        let diagnostic = self.diagnostic(Severity::Warning, path, (message.into(), help.into()));
+        self.dated.extend(diagnostic.map(|diagnostic| (until, diagnostic)));
+    }
+
+    fn diagnostic(&self, severity: Severity, path: &Path, (message, help): (String, String)) -> Option<Diagnostic> {
         if self.is_broken(path) {
-            return;
+            return None;
         }
         let path = self.walked.original(path);
         let region = self.tree.locate(&path);
-        self.diagnostics.push(Diagnostic {
+        Some(Diagnostic {
             severity,
             file: self.file.to_owned(),
             path: path.to_string(),
@@ -106,7 +125,7 @@ impl<'a> Checker<'a> {
             help: Some(help),
             width: region.width,
             blank_from: None,
-        });
+        })
     }
 
     /// Whether the walk has found a mistake at `path`, above or below it.

@@ -1,5 +1,6 @@
 //! From the text of a file to settings, or to everything that is wrong with it.
 
+use maitred_types::UnixMillis;
 use serde_json::Value;
 
 use crate::check::scenario::{ScenarioNames, no_secrets};
@@ -20,10 +21,24 @@ pub struct Loaded {
     pub settings: Settings,
     /// What its author may not have meant.
     pub warnings: Vec<Diagnostic>,
+    /// Warnings that hold from a moment on.
+    dated: Vec<(UnixMillis, Diagnostic)>,
     raw: raw::File,
 }
 
 impl Loaded {
+    /// Adds the warnings of what is of no use any more at `now`, such as keys that have expired.
+    pub fn warn_as_of(&mut self, now: UnixMillis) {
+        let (past, later) = std::mem::take(&mut self.dated)
+            .into_iter()
+            .partition(|(until, _)| *until <= now);
+        self.dated = later;
+        let past: Vec<_> = past;
+        self.warnings.extend(past.into_iter().map(|(_, diagnostic)| diagnostic));
+        self.warnings
+            .sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    }
+
     /// The file with every default filled in, as YAML. Secrets are references, as in the file. Loading it gives the same
     /// settings.
     #[must_use]
@@ -40,12 +55,13 @@ impl Loaded {
 pub fn load(name: &str, text: &str, secrets: &ReadSecret<'_>) -> Result<Loaded, Vec<Diagnostic>> {
     let read: Read<raw::File> = read(name, text, reference::annotated_schema(), LEAST)?;
     let (raw, mut diagnostics) = (read.raw, read.diagnostics);
-    let (settings, found) = Checker::new(name, &read.tree, &read.walked, secrets).run(&raw);
+    let (settings, found, dated) = Checker::new(name, &read.tree, &read.walked, secrets).run(&raw);
     diagnostics.extend(found);
     let diagnostics = in_order(name, diagnostics)?;
     Ok(Loaded {
         settings,
         warnings: diagnostics,
+        dated,
         raw,
     })
 }

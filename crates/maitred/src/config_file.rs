@@ -15,6 +15,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<(String, Loaded)> {
         Ok(mut loaded) => {
             let auth = &mut loaded.settings.auth;
             auth.resolve_files(&|named| beside(path, named).to_string_lossy().into_owned());
+            loaded.warn_as_of(crate::ledger::now());
             Ok((text, loaded))
         }
         Err(diagnostics) => bail!("the configuration is not valid\n\n{}", render(&diagnostics, &text)),

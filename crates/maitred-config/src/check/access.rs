@@ -6,7 +6,7 @@ use maitred_types::TenantId;
 use super::Checker;
 use super::issuers::on_behalf;
 use crate::diagnostic::near_miss;
-use crate::forms::{ModelPatternText, Moment};
+use crate::forms::{ModelPatternText, Moment, Name};
 use crate::path::Path;
 use crate::raw;
 use crate::settings::AuthSettings;
@@ -85,6 +85,14 @@ impl Checker<'_> {
                 "`expires` is later than `not_before`",
             );
         }
+        if let Some(expires) = key.expires {
+            self.warn_from(
+                expires.get(),
+                &path.key("expires"),
+                format!("the key has expired at {expires}, so whoever shows it is refused"),
+                "remove the key, or make it valid for longer",
+            );
+        }
     }
 
     /// Whether it can be known who makes calls with the key.
@@ -124,6 +132,45 @@ impl Checker<'_> {
             );
         }
     }
+}
+
+/// The tenants that callers may be of; `None` if there may be others, by tokens or at run time.
+pub(super) fn tenants(file: &raw::File) -> Option<Vec<&str>> {
+    let auth = &file.auth;
+    if file.admin.changes.is_some() {
+        return None;
+    }
+    let mut tenants: Vec<&str> = auth.keys.iter().map(|key| key.tenant.as_str()).collect();
+    tenants.extend(auth.anonymous.iter().map(|anonymous| anonymous.tenant.as_str()));
+    tenants.extend(auth.certificates.iter().map(|certificate| certificate.tenant.as_str()));
+    for issuer in &auth.issuers {
+        match &issuer.claims.tenant {
+            raw::TenantClaim::Is(tenant) => tenants.push(tenant.as_str()),
+            raw::TenantClaim::Claim(_) if issuer.tenants.is_empty() => return None,
+            raw::TenantClaim::Claim(_) => tenants.extend(issuer.tenants.iter().map(Name::as_str)),
+        }
+    }
+    Some(tenants)
+}
+
+/// The users that callers may be; `None` if others name them, or they may come at run time.
+pub(super) fn users(file: &raw::File) -> Option<Vec<&str>> {
+    let auth = &file.auth;
+    let acts_for = |on_behalf: raw::OnBehalf| on_behalf != raw::OnBehalf::Nobody;
+    let is_open = file.admin.changes.is_some()
+        || !auth.issuers.is_empty()
+        || auth.keys.iter().any(|key| acts_for(key.on_behalf))
+        || auth
+            .certificates
+            .iter()
+            .any(|certificate| acts_for(certificate.on_behalf));
+    let of_keys = auth.keys.iter().filter_map(|key| key.user.as_ref());
+    let all = of_keys.chain(
+        auth.certificates
+            .iter()
+            .filter_map(|certificate| certificate.user.as_ref()),
+    );
+    (!is_open).then(|| all.map(Name::as_str).collect())
 }
 
 pub(crate) fn grant(key: &raw::Key) -> KeyGrant {

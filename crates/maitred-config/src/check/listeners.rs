@@ -80,6 +80,19 @@ impl Checker<'_> {
 
     fn access(&mut self, raw: &raw::File) {
         let top = Path::top("admin").key("access");
+        for (index, access) in raw.admin.access.iter().enumerate() {
+            if let Some(expires) = access.expires {
+                self.warn_from(
+                    expires.get(),
+                    &top.index(index).key("expires"),
+                    format!(
+                        "`{}` has expired at {expires} and administers nothing any more",
+                        access.name
+                    ),
+                    "remove the entry, or make it valid for longer",
+                );
+            }
+        }
         let hashes = raw.admin.access.iter().enumerate();
         let tokens = hashes.filter_map(|(index, access)| {
             let id = access.hash.as_ref()?.get().id().clone();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use maitred_tenant::{Dimensions, Limit, LimitMatch, Measure, UserId};
 use maitred_types::{KeyId, TenantId};
 
-use super::Checker;
 use super::ledger::billionths;
+use super::{Checker, access};
 use crate::diagnostic::near_miss;
 use crate::forms::{ModelPatternText, Name};
 use crate::path::Path;
@@ -27,17 +27,21 @@ impl Checker<'_> {
             "quota name",
             names.map(|(index, quota)| (quota.name.as_str(), top.index(index).key("name"))),
         );
-        let mut limits = Vec::new();
+        let (mut limits, mut paths) = (Vec::new(), Vec::new());
         for (index, quota) in file.quotas.iter().enumerate() {
             let path = top.index(index);
-            self.quota_owners(quota, &file.auth, &path);
+            self.quota_owners(quota, file, &path);
             self.quota_measures(quota, &path);
             self.quota_money(quota, &file.prices, &path);
             self.quota_shared(quota, file.sharing.is_some(), &path);
             for limit in limits_of(quota) {
                 self.overlap(&limit, &limits, &path);
+                paths.push(path.key(key_of(limit.measure)));
                 limits.push(limit);
             }
+        }
+        for (limit, path) in limits.iter().zip(&paths) {
+            self.shadowed(limit, &limits, path);
         }
         limits.push(Limit {
             name: TASKS.to_owned(),
@@ -54,24 +58,17 @@ impl Checker<'_> {
     }
 
     /// A limit on somebody or something that does not exist limits nothing; most likely it is mistyped.
-    fn quota_owners(&mut self, quota: &raw::Quota, auth: &raw::Auth, path: &Path) {
-        let anonymous = auth.anonymous.iter().map(|anonymous| anonymous.tenant.as_str());
-        let tenants: Vec<&str> = auth
-            .keys
-            .iter()
-            .map(|key| key.tenant.as_str())
-            .chain(anonymous)
-            .collect();
-        let users: Vec<&str> = auth
-            .keys
-            .iter()
-            .filter_map(|key| key.user.as_ref())
-            .map(Name::as_str)
-            .collect();
-        let keys: Vec<&str> = auth.keys.iter().map(|key| key.hash.get().id().as_str()).collect();
-        self.owner("tenant", quota.tenant.as_ref(), &tenants, path);
-        self.owner("key", quota.key.as_ref(), &keys, path);
-        self.owner("user", quota.user.as_ref(), &users, path);
+    fn quota_owners(&mut self, quota: &raw::Quota, file: &raw::File, path: &Path) {
+        let keys: Vec<&str> = file.auth.keys.iter().map(|key| key.hash.get().id().as_str()).collect();
+        if file.admin.changes.is_none() {
+            self.owner("key", quota.key.as_ref(), &keys, path);
+        }
+        if let Some(tenants) = access::tenants(file) {
+            self.owner("tenant", quota.tenant.as_ref(), &tenants, path);
+        }
+        if let Some(users) = access::users(file) {
+            self.owner("user", quota.user.as_ref(), &users, path);
+        }
         let models = self.written(&["pools", "models", "name"]);
         if let Some(pattern) = &quota.model
             && !models.iter().any(|model| pattern.get().matches(model))
@@ -164,6 +161,23 @@ impl Checker<'_> {
         }
     }
 
+    /// A limit that another one, which is for more calls and allows no more, always comes before.
+    fn shadowed(&mut self, limit: &Limit, all: &[Limit], path: &Path) {
+        if limit.measure == Measure::TokensPerTask {
+            return;
+        }
+        if let Some(wide) = all.iter().find(|wide| is_shadowed(limit, wide)) {
+            self.warn(
+                path,
+                format!(
+                    "the quota `{}` is for the same calls and more, and allows no more, so this never limits anything",
+                    wide.name
+                ),
+                "allow less here, or leave it out: all limits that are for a call must have room for it",
+            );
+        }
+    }
+
     /// Two limits on the same thing, counted alike: the larger one never says anything.
     fn overlap(&mut self, limit: &Limit, before: &[Limit], path: &Path) {
         let is_same = |other: &&Limit| {
@@ -183,6 +197,41 @@ impl Checker<'_> {
             );
         }
     }
+}
+
+/// Whether `narrow` never says anything because of `wide`: whatever counts for it counts for that too, which allows no more.
+fn is_shadowed(narrow: &Limit, wide: &Limit) -> bool {
+    fn covers<T: PartialEq>(wide: Option<&T>, narrow: Option<&T>) -> bool {
+        wide.is_none() || wide == narrow
+    }
+    let (one, all) = (&narrow.only, &wide.only);
+    let is_wider = covers(all.tenant.as_ref(), one.tenant.as_ref())
+        && covers(all.user.as_ref(), one.user.as_ref())
+        && covers(all.key.as_ref(), one.key.as_ref())
+        && covers(all.model.as_ref(), one.model.as_ref());
+    // What the narrow one is for alone needs no counter of its own. A key has one tenant; users and tasks are a tenant's own.
+    let mut counted = narrow.per;
+    let of_tenant = one.tenant.is_some()
+        || one.key.is_some()
+        || [Dimensions::KEY, Dimensions::USER, Dimensions::TASK]
+            .iter()
+            .any(|per| counted.has(*per));
+    let fixed = [
+        (of_tenant, Dimensions::TENANT),
+        (one.key.is_some(), Dimensions::KEY),
+        (one.user.is_some() && one.tenant.is_some(), Dimensions::USER),
+    ];
+    for (_, dimension) in fixed.iter().filter(|(is_fixed, _)| *is_fixed) {
+        counted = counted.and(*dimension);
+    }
+    let allows_no_more = match (narrow.measure, wide.measure) {
+        (Measure::Calls { burst, .. }, Measure::Calls { burst: wide_burst, .. }) => {
+            wide.amount <= narrow.amount && wide_burst <= burst
+        }
+        (one, all) => one == all && wide.amount <= narrow.amount,
+    };
+    let is_other = one != all || narrow.per != wide.per;
+    narrow.name != wide.name && is_other && is_wider && counted.has(wide.per) && allows_no_more
 }
 
 /// The key of the file that a measure comes from.

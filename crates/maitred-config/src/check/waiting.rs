@@ -7,7 +7,7 @@ use std::sync::Arc;
 use maitred_sched::{ClassOptions, WaitingOptions};
 use maitred_types::TenantId;
 
-use super::Checker;
+use super::{Checker, access};
 use crate::diagnostic::{listed, near_miss};
 use crate::forms::{Name, TimeSpan};
 use crate::path::Path;
@@ -73,10 +73,9 @@ impl Checker<'_> {
             "tenant",
             tenants().map(|(index, tenant)| (tenant.name.as_str(), top.index(index).key("name"))),
         );
-        let anonymous = file.auth.anonymous.iter().map(|anonymous| &anonymous.tenant);
-        let owners = file.auth.keys.iter().map(|key| &key.tenant).chain(anonymous);
-        let known: Vec<&str> = owners.map(Name::as_str).collect();
+        let known = access::tenants(file);
         for (index, tenant) in tenants() {
+            let Some(known) = &known else { break };
             if known.contains(&tenant.name.as_str()) {
                 continue;
             }

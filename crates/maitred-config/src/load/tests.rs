@@ -7,6 +7,7 @@ mod admin;
 mod decisions;
 mod golden;
 mod prefix;
+mod quotas;
 
 /// What every file of these tests begins with: enough to be in order, in lines 1 to 8.
 const HEAD: &str = "\
@@ -321,14 +322,14 @@ fn keys_grant_what_the_file_says() {
     );
     let text = HEAD.replace("anonymous: { tenant: local }", &auth);
     let ring = loaded(&text).settings.auth.keys;
-    let last = maitred_types::UnixMillis::new(1_801_353_599_999);
+    let last = UnixMillis::new(1_801_353_599_999);
     let grant = ring.check(key.expose(), last).unwrap();
     assert_eq!(
         (grant.tenant.as_str(), grant.user.as_ref().unwrap().as_str()),
         ("acme", "ada")
     );
     assert!(grant.may_use("qwen3-8b") && !grant.may_use("llama"));
-    let end = maitred_types::UnixMillis::new(1_801_353_600_000);
+    let end = UnixMillis::new(1_801_353_600_000);
     assert_eq!(ring.check(key.expose(), end), Err(maitred_tenant::KeyRefusal::Expired));
 }
 

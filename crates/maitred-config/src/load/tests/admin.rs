@@ -27,3 +27,23 @@ fn tokens_beyond_loopback_are_better_encrypted() {
     assert!(loaded.warnings[0].message.contains("in clear text"));
     assert!(!loaded.settings.admin.access.is_empty());
 }
+
+#[test]
+fn what_has_expired_is_warned_of_from_then_on() {
+    let other = HASH.replace("abcdefghijkl", "bcdefghijklm");
+    let keys = format!("  keys: [{{ hash: '{HASH}', tenant: t, expires: 2026-01-02 }}]");
+    let text = HEAD.replace("  anonymous: { tenant: local }", &keys);
+    let text =
+        format!("{text}admin: {{ access: [{{ name: ann, role: viewer, hash: '{other}', expires: 2026-01-03 }}] }}\n");
+    let of = |date: &str| {
+        let mut loaded = loaded(&text);
+        loaded.warn_as_of(crate::moment(date).unwrap());
+        brief(&loaded.warnings)
+    };
+    assert_eq!(of("2026-01-01"), "");
+    assert_eq!(of("2026-01-02").lines().count(), 1);
+    insta::assert_snapshot!(of("2026-01-03"), @"
+    3:131 auth.keys[0].expires: the key has expired at 2026-01-02T00:00:00Z, so whoever shows it is refused
+    8:154 admin.access[0].expires: `ann` has expired at 2026-01-03T00:00:00Z and administers nothing any more
+    ");
+}

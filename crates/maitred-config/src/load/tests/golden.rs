@@ -909,7 +909,7 @@ fn quotas_on_nobody_and_nothing() {
 fn quotas_that_never_say_anything() {
     insta::assert_snapshot!(
         warnings(&with(
-            "quotas:\n  - { name: a, tokens_per_day: 10, tokens_per_minute: 11 }\n  - { name: b, tokens_per_day: 20 }\n  - { name: c, tokens_per_day: 20, per: [user] }\n"
+            "quotas:\n  - { name: a, tokens_per_day: 10, tokens_per_minute: 11 }\n  - { name: b, tokens_per_day: 20 }\n  - { name: c, tokens_per_day: 9, per: [user] }\n"
         )),
         @r"
     warning: a minute may use more than a whole day, so this never limits anything
