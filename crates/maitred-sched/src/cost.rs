@@ -75,7 +75,7 @@ impl CostOptions {
     pub(crate) fn prices(&self, mean: f64, rate: f64, running: f64, common: f64) -> Prices {
         Prices {
             mean,
-            rise: self.price_rise + self.price_rate * rate,
+            rise: 0.5 * (self.price_rise + self.price_rate * rate),
             max: self.price_max.max(1.0),
             stall: 1.0 / (running + BATCH_SMALL),
             common,
@@ -124,7 +124,7 @@ impl CostTerms {
 pub(crate) struct Prices {
     /// Seconds that the candidates' calls wait, on average.
     mean: f64,
-    /// How much a second of own work costs more for each second of wait.
+    /// How much a second of own work costs more for each second of both waits, the endpoint's and the pool's.
     rise: f64,
     /// The most that it costs.
     max: f64,
@@ -138,7 +138,7 @@ impl Prices {
     /// Of a second of own work where calls wait for `wait` seconds.
     #[inline]
     pub(crate) fn own(&self, wait: f64) -> f64 {
-        (1.0 + self.rise * f64::midpoint(wait, self.mean)).min(self.max)
+        (1.0 + self.rise * (wait + self.mean)).min(self.max)
     }
 
     /// The same in the pool as a whole.
