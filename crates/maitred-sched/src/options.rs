@@ -214,8 +214,8 @@ pub struct PrefixOptions {
     pub max_bytes: usize,
     /// Tokens that the KV cache of an endpoint holds that does not say. Default 500,000.
     pub default_tokens: u32,
-    /// The share of prompt tokens that placement by prefix must be able to gain over placement at random, 0 to 1, for the index to be
-    /// worth its work. Default 0.005; 0 keeps it on whatever happens.
+    /// The share of prompt tokens, 0 to 1, that some endpoint must hold already when a call comes, for the index to be worth its work.
+    /// Default 0.005; 0 keeps it on whatever happens.
     pub min_gain: f32,
     /// Calls over which that is measured, at least. Default 1,024.
     pub window: u32,
