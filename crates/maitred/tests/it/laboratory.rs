@@ -23,6 +23,8 @@ const LENGTH: Duration = Duration::from_secs(10);
 /// How much slower than the clock on the wall the endpoints' time runs, so that what the machine itself takes counts for little.
 const SLOWER: f64 = 3.0;
 const CLIENTS: usize = 8;
+/// How long a client takes to come, which is to call once, and the gateway to learn from it.
+const COMING: Duration = Duration::from_millis(200);
 /// Words of a prompt, each of them some tokens.
 const WORDS: usize = 1_200;
 /// Tokens of an answer.
@@ -60,15 +62,20 @@ fn in_the_laboratory(load: &Load, tokens: u32) -> (usize, f64) {
     let profile = EngineProfile::find(PROFILE).unwrap();
     let mut endpoint = EndpointPlan::new(profile, NonZeroU32::new(BLOCK).unwrap());
     endpoint.speed = SLOWER.recip();
+    endpoint.profile.front_delay = profile.front_delay.mul_f64(SLOWER);
     let mut plan = RunPlan::new(vec![endpoint; ENDPOINTS], 1);
     plan.scrape.period = Duration::from_millis(50);
     let moments = load.moments().map(|(offset, _)| offset);
     let due = moments.take_while(|offset| *offset < LENGTH.mul_f64(SLOWER));
-    let calls = due.enumerate().map(|(number, offset)| {
+    let come = |clients: usize| COMING * u32::try_from(clients).unwrap();
+    let first = (0..CLIENTS).map(|number| (come(number), 1, 1));
+    let coming = come(CLIENTS);
+    let due = due.map(|offset| (coming + offset, tokens, OUTPUT));
+    let calls = first.chain(due).enumerate().map(|(number, (due, tokens, output))| {
         let mut prompt = Prompt::of_passages(None);
         prompt.append(number as u64, tokens, BLOCK);
-        let mut call = LabCall::new(&prompt, BLOCK, TokenCount::new(OUTPUT));
-        call.arrived = Time::ZERO + offset;
+        let mut call = LabCall::new(&prompt, BLOCK, TokenCount::new(output));
+        call.arrived = Time::ZERO + due;
         call.max_output = Some(call.output);
         Ok::<_, Infallible>(call)
     });
@@ -77,7 +84,9 @@ fn in_the_laboratory(load: &Load, tokens: u32) -> (usize, f64) {
     let mut times = Vec::new();
     let mut recorder = |record: &CallRecord| {
         let first = record.first_token.expect("every call is answered");
-        times.push(first.since(record.arrived).as_secs_f64() / SLOWER);
+        if record.number >= CLIENTS as u64 {
+            times.push(first.since(record.arrived).as_secs_f64() / SLOWER);
+        }
     };
     run(&plan, vec![router], calls, &mut recorder).unwrap();
     (times.len(), mean(&times))
