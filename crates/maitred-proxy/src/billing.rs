@@ -112,16 +112,16 @@ impl Account {
         let mut kept = kept.unwrap_or_else(|| Kept::new(ledger, self.arrived));
         let (now, address) = (self.now(), self.booking().map(|booking| booking.address().clone()));
         let begun = match (self.facts(), address) {
-            (Some(facts), Some(address)) => kept.begin(&facts, &address, now).await,
+            (Some(facts), Some(address)) => kept.begin(&facts, &address, now),
             _ => return Ok(()),
         };
-        let is_first = !kept.is_entered();
-        if begun.is_err() && is_first {
+        if begun.is_err() && !kept.is_entered() {
             self.billing.is_admitted = false;
         } else {
+            // Before anything is waited for: the client may leave meanwhile, and then this attempt has to end.
             self.billing.kept = Some(kept);
         }
-        begun.map_err(unavailable)
+        begun.map_err(unavailable)?.durable().await.map_err(unavailable)
     }
 
     fn facts(&self) -> Option<CallFacts<'_>> {

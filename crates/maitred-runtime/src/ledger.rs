@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_store::ledger::{AttemptHead, CallHead, Ending, Entry, Expected, Ledger, Unavailable};
+use maitred_store::ledger::{AttemptHead, Begun, CallHead, Ending, Entry, Expected, Ledger, Unavailable};
 use maitred_tenant::{Price, Principal};
 use maitred_types::{Address, Dialect, FaultKind, RequestId, Time, UnixMillis, Usage};
 
@@ -86,12 +86,12 @@ impl Kept {
         }
     }
 
-    /// Enters that an attempt at `endpoint` begins, and with the first one the call. Completes when that is durable, or when the policy
-    /// does not wait any longer.
+    /// Enters that an attempt at `endpoint` begins, and with the first one the call. What is returned completes when that is durable; from
+    /// now on the attempt has to end, whether it is waited for or not.
     ///
     /// # Errors
-    /// The call must not go on.
-    pub async fn begin(&mut self, facts: &CallFacts<'_>, endpoint: &Address, now: Time) -> Result<(), Unavailable> {
+    /// The call must not go on, and the attempt has not begun.
+    pub fn begin(&mut self, facts: &CallFacts<'_>, endpoint: &Address, now: Time) -> Result<Begun, Unavailable> {
         let number = self.attempts + 1;
         let attempt = Entry::Attempt {
             call: self.call,
@@ -102,15 +102,13 @@ impl Kept {
             },
         };
         let begun = if self.attempts == 0 {
-            self.ledger.begin(&[self.head(facts), attempt]).await
+            self.ledger.begin(&[self.head(facts), attempt])
         } else {
-            self.ledger.begin(&[attempt]).await
-        };
-        if begun.is_ok() || begun == Err(Unavailable::Late) {
-            self.attempts = number;
-            self.attempt = Some(now);
-        }
-        begun
+            self.ledger.begin(&[attempt])
+        }?;
+        self.attempts = number;
+        self.attempt = Some(now);
+        Ok(begun)
     }
 
     /// The attempt that is under way has ended, and another may follow.

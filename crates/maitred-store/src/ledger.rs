@@ -156,6 +156,45 @@ struct Ended {
     told: Condvar,
 }
 
+/// A beginning that is in the ledger, and is to become durable.
+#[derive(Debug)]
+#[must_use = "a call goes on only when its beginning is durable"]
+pub struct Begun {
+    /// `None` if nobody waits any longer, since the disk is late.
+    waiting: Option<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    durable: tokio::sync::oneshot::Receiver<()>,
+    shared: Arc<Shared>,
+    longest: Duration,
+    policy: Policy,
+}
+
+impl Begun {
+    /// Completes when the beginning is durable, or when the policy does not wait any longer.
+    ///
+    /// # Errors
+    /// The call must not go on. Its end is to be written all the same.
+    pub async fn durable(self) -> Result<(), Unavailable> {
+        let Some(waiting) = self.waiting else { return Ok(()) };
+        if let Ok(_durable) = tokio::time::timeout(waiting.longest, waiting.durable).await {
+            return Ok(());
+        }
+        let shared = &waiting.shared;
+        shared.is_late.store(true, Ordering::Relaxed);
+        shared.meters.late.inc();
+        match waiting.policy {
+            Policy::Spool => Ok(()),
+            Policy::Reject => {
+                shared.meters.refused(Unavailable::Late.kind());
+                Err(Unavailable::Late)
+            }
+        }
+    }
+}
+
 impl Ledger {
     /// Opens the ledger: sees that the database has its tables, and makes a place in the spool. A database that cannot be reached is an
     /// error under [`Policy::Reject`] only; tables of another version always are.
@@ -213,21 +252,21 @@ impl Ledger {
         self.calls.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Writes that something begins, and waits until that is durable, as long as calls wait. Those `entries` belong together: all or
-    /// none of them will be there after a crash.
+    /// Writes that something begins, if it may. What is returned completes when that is durable; the beginning is in the ledger already, so
+    /// its end is to be written whether it is waited for or not.
     ///
     /// # Errors
-    /// The call must not go on. If the error is [`Unavailable::Late`] its beginning may be in the ledger all the same, so its end is to be
-    /// written.
-    pub async fn begin<S: AsRef<str>>(&self, entries: &[Entry<S>]) -> Result<(), Unavailable> {
-        let begun = self.try_begin(entries).await;
+    /// The call must not go on, and nothing was written.
+    pub fn begin<S: AsRef<str>>(&self, entries: &[Entry<S>]) -> Result<Begun, Unavailable> {
+        let begun = self.try_begin(entries);
         if let Err(unavailable) = begun {
             self.shared.meters.refused(unavailable.kind());
+            return Err(unavailable);
         }
         begun
     }
 
-    async fn try_begin<S: AsRef<str>>(&self, entries: &[Entry<S>]) -> Result<(), Unavailable> {
+    fn try_begin<S: AsRef<str>>(&self, entries: &[Entry<S>]) -> Result<Begun, Unavailable> {
         let shared = &self.shared;
         if shared.held.load(Ordering::Relaxed) >= self.spool_max {
             return Err(Unavailable::SpoolFull);
@@ -243,23 +282,20 @@ impl Ledger {
                 Policy::Spool if shared.has_room() => {
                     shared.push(entries);
                     shared.meters.late.inc();
-                    Ok(())
+                    Ok(Begun { waiting: None })
                 }
                 Policy::Spool => Err(Unavailable::Overrun),
             };
         }
-        let Some(durable) = shared.push_and_tell(entries) else {
-            return Err(Unavailable::Overrun);
-        };
-        if let Ok(_durable) = tokio::time::timeout(self.wait, durable).await {
-            return Ok(());
-        }
-        shared.is_late.store(true, Ordering::Relaxed);
-        shared.meters.late.inc();
-        match self.policy {
-            Policy::Spool => Ok(()),
-            Policy::Reject => Err(Unavailable::Late),
-        }
+        let durable = shared.push_and_tell(entries).ok_or(Unavailable::Overrun)?;
+        Ok(Begun {
+            waiting: Some(Waiting {
+                durable,
+                shared: Arc::clone(shared),
+                longest: self.wait,
+                policy: self.policy,
+            }),
+        })
     }
 
     /// Writes what nobody waits for: that something is over.

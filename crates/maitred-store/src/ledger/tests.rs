@@ -154,6 +154,10 @@ async fn open(options: LedgerOptions) -> Ledger {
     Ledger::open(options, LedgerMeters::default()).await.unwrap()
 }
 
+async fn begin(ledger: &Ledger, entries: &[Entry<&'static str>]) -> Result<(), Unavailable> {
+    ledger.begin(entries)?.durable().await
+}
+
 fn beginning(call: u64, arrived: u64) -> [Entry<&'static str>; 2] {
     let head = CallHead {
         request_id: "r-1",
@@ -235,7 +239,7 @@ async fn calls_are_in_the_ledger_once_and_the_spool_is_empty_afterwards(store: S
     store.migrate().await;
     let ledger = open(store.options(1)).await;
     for call in 1..=200 {
-        ledger.begin(&beginning(call, NOW)).await.unwrap();
+        begin(&ledger, &beginning(call, NOW)).await.unwrap();
         ledger.end(&end(call, 10));
     }
     assert!(ledger.close(LIMIT));
@@ -301,7 +305,7 @@ async fn what_a_dead_gateway_left_is_settled_once(store: Store) {
 async fn a_living_gateways_segments_are_left_alone(store: Store) {
     store.migrate().await;
     let first = open(store.options(1)).await;
-    first.begin(&beginning(1, NOW)).await.unwrap();
+    begin(&first, &beginning(1, NOW)).await.unwrap();
     let second = open(store.options(2)).await;
     assert!(second.close(LIMIT));
     first.end(&end(1, 10));
@@ -336,7 +340,7 @@ async fn months_leave_when_their_time_is_over(store: Store) {
     let day = 86_400_000;
     let ledger = open(store.options(1)).await;
     for (call, ago) in [(1, 0), (2, 20 * day), (3, 50 * day), (4, 400 * day)] {
-        ledger.begin(&beginning(call, NOW - ago)).await.unwrap();
+        begin(&ledger, &beginning(call, NOW - ago)).await.unwrap();
         ledger.end(&end(call, 1));
     }
     assert!(ledger.close(LIMIT));
@@ -421,7 +425,7 @@ async fn tables_of_the_first_version_become_partitions() {
     assert!(refused.to_string().contains("maitred store migrate"), "{refused}");
     assert_eq!(database.migrate().await.unwrap(), Some(1));
     let ledger = open(store.options(1)).await;
-    ledger.begin(&beginning(1, NOW)).await.unwrap();
+    begin(&ledger, &beginning(1, NOW)).await.unwrap();
     ledger.end(&end(1, 10));
     assert!(ledger.close(LIMIT));
     assert_eq!(store.sums(vec![]).await[0].1.calls, 2);
@@ -437,7 +441,7 @@ async fn a_database_that_takes_nothing_holds_up_nobody_and_nothing_is_lost(store
     let meters = LedgerMeters::default();
     let ledger = Ledger::open(store.options(1), meters.clone()).await.unwrap();
     for call in 1..=50 {
-        ledger.begin(&beginning(call, NOW)).await.unwrap();
+        begin(&ledger, &beginning(call, NOW)).await.unwrap();
         ledger.end(&end(call, 1));
     }
     maitred_test::eventually("the database to be missed", async || {
@@ -457,11 +461,11 @@ async fn under_reject_no_call_begins_while_the_database_takes_nothing(store: Sto
         ..store.options(1)
     };
     let ledger = open(strict).await;
-    ledger.begin(&beginning(1, NOW)).await.unwrap();
+    begin(&ledger, &beginning(1, NOW)).await.unwrap();
     ledger.end(&end(1, 1));
     let refused = maitred_test::eventually("calls to be refused", async || {
         let call = ledger.number() + 1;
-        match ledger.begin(&beginning(call, NOW)).await {
+        match begin(&ledger, &beginning(call, NOW)).await {
             Ok(()) => {
                 ledger.end(&end(call, 1));
                 None
@@ -482,8 +486,8 @@ async fn a_full_spool_lets_no_call_begin(store: Store) {
         ..store.options(1)
     };
     let ledger = open(small).await;
-    ledger.begin(&beginning(1, NOW)).await.unwrap();
-    assert_eq!(ledger.begin(&beginning(2, NOW)).await, Err(Unavailable::SpoolFull));
+    begin(&ledger, &beginning(1, NOW)).await.unwrap();
+    assert_eq!(begin(&ledger, &beginning(2, NOW)).await, Err(Unavailable::SpoolFull));
     ledger.end(&end(1, 1));
     assert!(ledger.close(LIMIT));
     assert_eq!(store.sums(vec![]).await[0].1.calls, 1);

@@ -185,6 +185,38 @@ async fn who_leaves_early_and_what_fails_is_in_it_too() {
 }
 
 #[tokio::test]
+async fn who_leaves_while_the_beginning_is_written_is_in_it_once() {
+    const CALLS: usize = 60;
+    let engines = Engine::start_several(1, &["--time-scale", "10"]).await;
+    let ledger = "ledger: { sqlite: ledger.db, durable: machine, wait: 5s }";
+    let config = Config::engines(&engines).file(ledger);
+    let gateway = served(laid(&config).await, &config, 1).await;
+    for number in 0..CALLS {
+        let mut connection = Connection::open(gateway.address).await;
+        connection.send(&call("left", false, 50).to_bytes()).await;
+        // At some moment of the call's way in; most of that is waiting for the disk.
+        tokio::time::sleep(std::time::Duration::from_micros(number as u64 * 50)).await;
+        drop(connection);
+    }
+    gateway.until_idle().await;
+    eventually("every call to have its end", async || {
+        (gateway.metric("maitred_ledger_open_calls", &[]).await == 0.0).then_some(())
+    })
+    .await;
+    let Gateway { mut child, folder, .. } = gateway;
+    child.signal(Signal::Terminate);
+    assert!(child.exit().await.success());
+    let lines = usage(&folder, "outcome").await;
+    let counted: u64 = lines.iter().map(|line| line["calls"].as_u64().unwrap()).sum();
+    assert!(counted <= CALLS as u64, "{lines:?}");
+    assert!(lines.iter().all(|line| line["outcome"] != "interrupted"), "{lines:?}");
+    let spooled = std::fs::read_dir(folder.path().join("ledger.db.spool"))
+        .unwrap()
+        .count();
+    assert_eq!(spooled, 0, "no segment is kept for a call without an end");
+}
+
+#[tokio::test]
 async fn without_its_tables_the_gateway_does_not_start() {
     let folder = Folder::new();
     let config = Config::of(["127.0.0.1:9".parse::<SocketAddr>().unwrap()]).file(LEDGER);

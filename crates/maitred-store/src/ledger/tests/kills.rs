@@ -38,7 +38,7 @@ async fn child() {
 async fn feed(ledger: Arc<Ledger>) {
     loop {
         let call = ledger.number();
-        ledger.begin(&beginning(call, NOW)).await.unwrap();
+        begin(&ledger, &beginning(call, NOW)).await.unwrap();
         println!("begun {call}.");
         tokio::task::yield_now().await;
         if !call.is_multiple_of(7) {
