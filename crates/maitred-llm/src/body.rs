@@ -17,9 +17,9 @@ use bytes::Bytes;
 pub use cursor::MAX_DEPTH;
 pub(crate) use cursor::{LongText, Spelling};
 pub use error::BodyError;
-pub(crate) use fields::StreamOptions;
+pub(crate) use fields::{Figure, SaidLimit, StreamOptions};
 
-use crate::Span;
+use crate::{CallKind, Span};
 use cursor::Cursor;
 use fields::Fields;
 
@@ -116,18 +116,53 @@ impl BodyView {
         )
     }
 
-    /// The most tokens the client wants generated per choice: the least of `max_tokens`, `max_completion_tokens` and
-    /// `max_output_tokens`. `None` when none of them is a whole number of at least zero; whether another figure makes sense is
-    /// the endpoint's to say.
+    /// The most tokens that can be generated per choice, by what the client says: the largest of `max_tokens`,
+    /// `max_completion_tokens` and `max_output_tokens`, for engines differ in which of them they read first.
+    ///
+    /// `None` when the client sets no limit: when the path has none of them (a chat does not look at `max_output_tokens`), or one of
+    /// the path's own is no whole number of at least zero, which an endpoint may take for anything.
     #[must_use]
-    pub fn output_limit(&self) -> Option<u64> {
-        self.fields.output_limits.iter().flatten().copied().min()
+    pub fn output_limit(&self, kind: CallKind) -> Option<u64> {
+        let mut own = self.own_limits(kind).map(|said| said.figure).peekable();
+        own.peek()?;
+        let mut is_said = false;
+        for figure in own {
+            match figure {
+                Figure::Odd => return None,
+                Figure::Whole(_) => is_said = true,
+                Figure::Null => {}
+            }
+        }
+        let all = self.fields.output_limits.iter().flatten();
+        all.filter_map(|said| match said.figure {
+            Figure::Whole(tokens) if is_said => Some(tokens),
+            _ => None,
+        })
+        .max()
     }
 
-    /// How many choices the client wants (`n`); one when it does not say.
+    /// What the client says in the members by which calls of this kind limit their output.
+    pub(crate) fn own_limits(&self, kind: CallKind) -> impl Iterator<Item = SaidLimit> {
+        let [tokens, completion, output] = self.fields.output_limits;
+        match kind {
+            CallKind::Chat => [completion, tokens, None],
+            CallKind::Completions | CallKind::Messages => [tokens, None, None],
+            CallKind::Responses => [output, None, None],
+            CallKind::Embeddings | CallKind::Models | CallKind::CountTokens | CallKind::Other => {
+                [completion, tokens, output]
+            }
+        }
+        .into_iter()
+        .flatten()
+    }
+
+    /// How many answers are generated: for each prompt in a list as many as `n` says, or `best_of` if that is more. One when
+    /// nothing of it is said.
     #[must_use]
     pub fn choices(&self) -> u64 {
-        self.fields.choices.unwrap_or(1)
+        let each = self.fields.choices.iter().flatten().copied().max().unwrap_or(1);
+        let [texts, embeds] = self.fields.prompts;
+        each.max(1).saturating_mul((texts + embeds).max(1))
     }
 
     /// The client's own name for its user, escapes resolved.

@@ -60,9 +60,18 @@ fn check_fields(view: &BodyView, tree: &Value) {
     assert_eq!(view.wants_stream(), tree["stream"] == true);
     assert_eq!(view.wants_usage(), tree["stream_options"]["include_usage"] == true);
     let limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-    let least = limits.iter().filter_map(|name| tree[name].as_u64()).min();
-    assert_eq!(view.output_limit(), least);
-    assert_eq!(view.choices(), tree["n"].as_u64().unwrap_or(1));
+    let said = limits.iter().filter_map(|name| tree[name].as_u64()).max();
+    if limits.iter().all(|name| tree[name].is_null() || tree[name].is_u64()) {
+        assert_eq!(view.output_limit(CallKind::Other), said);
+    }
+    if tree["n"].is_u64() && tree.get("best_of").is_none() {
+        let prompts = tree["prompt"].as_array().map_or(1, Vec::len) as u64;
+        let each = tree["n"].as_u64().unwrap_or(1).max(1);
+        assert!(
+            (each..=each.saturating_mul(prompts.max(1))).contains(&view.choices())
+                || tree.get("prompt_embeds").is_some()
+        );
+    }
     let spans = [
         ("messages", view.messages()),
         ("prompt", view.prompt()),

@@ -261,11 +261,11 @@ fn edit(account: &Account, (kind, route): (CallKind, &Route), view: Option<&Body
     edits.set_model(route.served_as.as_str());
     let usage_ask = edits.ask_for_usage(kind);
     let limit = view
-        .output_limit()
+        .output_limit(kind)
         .map(|tokens| TokenCount::saturating_from(tokens.saturating_mul(view.choices())));
     let (prompt, reply) = Prompt::read(kind, route, view, account.gate.chain_use());
     let output = view
-        .output_limit()
+        .output_limit(kind)
         .unwrap_or(EXPECTED_OUTPUT)
         .min(EXPECTED_OUTPUT)
         .saturating_mul(view.choices());

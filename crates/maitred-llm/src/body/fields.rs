@@ -33,6 +33,26 @@ pub(crate) enum StreamOptions {
     },
 }
 
+/// A limit on the output, as the client says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SaidLimit {
+    /// Where its value lies.
+    pub(crate) span: Span,
+    /// What it says.
+    pub(crate) figure: Figure,
+}
+
+/// What stands where a number of at least zero is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Figure {
+    /// `null`, which says as much as nothing.
+    Null,
+    /// A whole number, however it is written: `1e3` is a thousand.
+    Whole(u64),
+    /// Another number. What an endpoint makes of it cannot be known: `-1` is no limit to some.
+    Odd,
+}
+
 /// Where the members lie.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
@@ -41,9 +61,12 @@ pub(super) struct Fields {
     pub(super) model: Option<Name>,
     pub(super) stream: Option<bool>,
     pub(super) stream_options: Option<StreamOptions>,
-    /// One place for each of the three names that the limit has.
-    pub(super) output_limits: [Option<u64>; 3],
-    pub(super) choices: Option<u64>,
+    /// One place for each of the three names that the limit has: `max_tokens`, `max_completion_tokens`, `max_output_tokens`.
+    pub(super) output_limits: [Option<SaidLimit>; 3],
+    /// `n` and `best_of`.
+    pub(super) choices: [Option<u64>; 2],
+    /// How many prompts there are in `prompt` and in `prompt_embeds`.
+    pub(super) prompts: [u64; 2],
     pub(super) user: Option<Name>,
     pub(super) messages: Option<Span>,
     pub(super) prompt: Option<Span>,
@@ -86,13 +109,18 @@ fn member(cursor: &mut Cursor<'_>, fields: &mut Fields, name: &[u8], key: Text) 
             once("stream_options", fields.stream_options.is_some(), key)?;
             fields.stream_options = Some(stream_options(cursor)?);
         }
-        b"max_tokens" => fields.output_limits[0] = count(cursor, "max_tokens")?,
-        b"max_completion_tokens" => fields.output_limits[1] = count(cursor, "max_completion_tokens")?,
-        b"max_output_tokens" => fields.output_limits[2] = count(cursor, "max_output_tokens")?,
-        b"n" => fields.choices = count(cursor, "n")?,
+        b"max_tokens" => fields.output_limits[0] = Some(limit(cursor, "max_tokens")?),
+        b"max_completion_tokens" => fields.output_limits[1] = Some(limit(cursor, "max_completion_tokens")?),
+        b"max_output_tokens" => fields.output_limits[2] = Some(limit(cursor, "max_output_tokens")?),
+        b"n" => fields.choices[0] = at_least(cursor, "n")?,
+        b"best_of" => fields.choices[1] = at_least(cursor, "best_of")?,
         b"user" => fields.user = text_or_null(cursor, "user")?,
         b"messages" => fields.messages = Some(value(cursor)?),
-        b"prompt" => fields.prompt = Some(value(cursor)?),
+        b"prompt" => {
+            let (span, prompts) = prompts(cursor)?;
+            (fields.prompt, fields.prompts[0]) = (Some(span), prompts);
+        }
+        b"prompt_embeds" => fields.prompts[1] = prompts(cursor)?.1,
         b"input" => fields.input = Some(value(cursor)?),
         b"tools" => fields.tools = Some(value(cursor)?),
         b"system" | b"instructions" => fields.system = Some(value(cursor)?),
@@ -151,12 +179,86 @@ fn flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Option<bool>, Bo
     })
 }
 
-/// A number; one that is no whole number of at least zero is left to the endpoint to judge, and counts as not said.
-fn count(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Option<u64>, BodyError> {
+fn number<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result<&'a str, BodyError> {
     let raw = scalar(cursor, field, "a number", |raw| {
         matches!(raw, [b'-' | b'0'..=b'9', ..] | b"null")
     })?;
-    Ok(str::from_utf8(raw).ok().and_then(|digits| digits.parse().ok()))
+    // A number in JSON is plain ASCII.
+    Ok(str::from_utf8(raw).unwrap_or("null"))
+}
+
+fn limit(cursor: &mut Cursor<'_>, field: &'static str) -> Result<SaidLimit, BodyError> {
+    cursor.peek();
+    let start = cursor.at();
+    let raw = number(cursor, field)?;
+    Ok(SaidLimit {
+        span: Span::new(start, start + raw.len()),
+        figure: figure(raw),
+    })
+}
+
+/// A whole number written with a point or an exponent counts as one up to here, where every whole number still has a double of
+/// its own (2^53).
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+fn figure(raw: &str) -> Figure {
+    if raw == "null" {
+        return Figure::Null;
+    }
+    if let Ok(whole) = raw.parse() {
+        return Figure::Whole(whole);
+    }
+    match raw.parse::<f64>() {
+        Ok(number) if number.fract() == 0.0 && (0.0..=EXACT).contains(&number) => Figure::Whole(saturating(number)),
+        _ => Figure::Odd,
+    }
+}
+
+/// How many at the most an endpoint can take a number for: rounded up. `None` where it is not said.
+fn at_least(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Option<u64>, BodyError> {
+    let raw = number(cursor, field)?;
+    Ok(match figure(raw) {
+        Figure::Null => None,
+        Figure::Whole(whole) => Some(whole),
+        Figure::Odd => raw.parse::<f64>().ok().map(|number| saturating(number.ceil())),
+    })
+}
+
+/// The number without its fraction; zero below zero, and the largest there is beyond it.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, which is what is wanted"
+)]
+const fn saturating(number: f64) -> u64 {
+    number as u64
+}
+
+/// A prompt, and how many prompts it is: a list of texts or of lists of tokens is one for each, a list of tokens is one.
+fn prompts(cursor: &mut Cursor<'_>) -> Result<(Span, u64), BodyError> {
+    let first = cursor.peek();
+    let start = cursor.at();
+    if first != Some(b'[') {
+        let span = value(cursor)?;
+        return Ok((span, u64::from(first != Some(b'n'))));
+    }
+    cursor.take(b'[');
+    let are_tokens = matches!(cursor.peek(), Some(b'-' | b'0'..=b'9'));
+    let mut items = 0;
+    if !cursor.take(b']') {
+        loop {
+            cursor.value(DEPTH_OF_MEMBERS + 1)?;
+            items += 1;
+            if cursor.take(b']') {
+                break;
+            }
+            if !cursor.take(b',') {
+                return Err(cursor.wanted("`,` or `]`"));
+            }
+        }
+    }
+    let prompts = if are_tokens { 1 } else { items };
+    Ok((Span::new(start, cursor.at()), prompts))
 }
 
 fn text(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Name, BodyError> {

@@ -19,7 +19,7 @@ fn the_members_are_found_wherever_they_stand() {
     assert_eq!(view.require_model(), Ok("tiny"));
     assert!(view.wants_stream());
     assert!(!view.wants_usage());
-    assert_eq!(view.output_limit(), Some(7));
+    assert_eq!(view.output_limit(CallKind::Chat), Some(12));
     assert_eq!(view.choices(), 2);
     assert_eq!(view.user().as_deref(), Some("u1"));
     let raw = |span: Option<Span>| str::from_utf8(view.raw(span.unwrap())).unwrap();
@@ -43,7 +43,7 @@ fn what_is_not_said_is_not_known() {
         assert_eq!(view.require_model(), Err(BodyError::MissingModel));
         assert!(!view.wants_stream());
         assert!(!view.wants_usage());
-        assert_eq!(view.output_limit(), None);
+        assert_eq!(view.output_limit(CallKind::Chat), None);
         assert_eq!(view.choices(), 1);
         assert_eq!(view.user(), None);
         assert_eq!(view.messages(), None);
@@ -70,17 +70,72 @@ fn escapes_are_resolved_in_names_and_keys() {
 fn of_two_equal_keys_the_last_one_counts() {
     let view = read(r#"{"n":2,"n":3,"max_tokens":4,"max_tokens":null,"messages":[1],"messages":[2]}"#).unwrap();
     assert_eq!(view.choices(), 3);
-    assert_eq!(view.output_limit(), None);
+    assert_eq!(view.output_limit(CallKind::Chat), None);
     assert_eq!(view.raw(view.messages().unwrap()), b"[2]");
 }
 
 #[test]
 fn figures_that_make_no_sense_are_left_to_the_endpoint() {
-    for figure in ["-1", "1.5", "1e3", "18446744073709551616", "1e999", "-0"] {
-        let body = format!(r#"{{"max_tokens":{figure},"n":{figure}}}"#);
-        let view = read(&body).unwrap();
-        assert_eq!((view.output_limit(), view.choices()), (None, 1), "{figure}");
+    for figure in ["-1", "1.5", "18446744073709551616", "1e999"] {
+        let body = format!(r#"{{"max_completion_tokens":{figure},"max_tokens":1}}"#);
+        assert_eq!(read(&body).unwrap().output_limit(CallKind::Chat), None, "{figure}");
     }
+    for (figure, whole) in [("1e3", 1000), ("2.0", 2), ("1E+1", 10), ("-0", 0)] {
+        let body = format!(r#"{{"max_tokens":{figure}}}"#);
+        assert_eq!(
+            read(&body).unwrap().output_limit(CallKind::Chat),
+            Some(whole),
+            "{figure}"
+        );
+    }
+}
+
+#[test]
+fn the_largest_limit_that_an_endpoint_may_read_counts() {
+    let check = |kind, body: &str, limit| assert_eq!(read(body).unwrap().output_limit(kind), limit, "{body}");
+    check(
+        CallKind::Chat,
+        r#"{"max_tokens":1,"max_completion_tokens":600}"#,
+        Some(600),
+    );
+    check(
+        CallKind::Chat,
+        r#"{"max_tokens":600,"max_completion_tokens":1}"#,
+        Some(600),
+    );
+    check(
+        CallKind::Chat,
+        r#"{"max_tokens":600,"max_completion_tokens":null}"#,
+        Some(600),
+    );
+    // What the path does not have limits nothing on it.
+    check(CallKind::Chat, r#"{"max_output_tokens":1}"#, None);
+    check(CallKind::Completions, r#"{"max_completion_tokens":1}"#, None);
+    check(
+        CallKind::Messages,
+        r#"{"max_completion_tokens":1,"max_tokens":2}"#,
+        Some(2),
+    );
+    check(CallKind::Responses, r#"{"max_tokens":1}"#, None);
+    check(CallKind::Responses, r#"{"max_output_tokens":9}"#, Some(9));
+}
+
+#[test]
+fn every_answer_is_counted() {
+    let check = |body: &str, choices| assert_eq!(read(body).unwrap().choices(), choices, "{body}");
+    check(r#"{"n":2,"best_of":5}"#, 5);
+    check(r#"{"n":1e1}"#, 10);
+    check(r#"{"n":1.5}"#, 2);
+    check(r#"{"n":-1}"#, 1);
+    check(r#"{"n":1e999}"#, u64::MAX);
+    check(r#"{"prompt":["a", "b" ,"c"],"n":2}"#, 6);
+    check(r#"{"prompt":[[1,2],[3]]}"#, 2);
+    check(r#"{"prompt":[1,2,3]}"#, 1);
+    check(r#"{"prompt":[]}"#, 1);
+    check(r#"{"prompt":"a"}"#, 1);
+    check(r#"{"prompt":null,"prompt_embeds":["x","y"]}"#, 2);
+    assert!(read(r#"{"prompt":["a",]}"#).is_err());
+    assert!(read(r#"{"prompt":["a" "b"]}"#).is_err());
 }
 
 #[test]
