@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 
 use maitred_tenant::KeyHash;
 use maitred_types::{KeyId, UnixMillis};
@@ -188,27 +189,35 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// A new key in the place of the key `id`, with all that it may; the old one is good until `until` at the latest.
+    /// A new key in the place of the key `id`, with all that it may; `overlap` is from now until when the old one is good at the
+    /// latest.
     ///
     /// # Errors
-    /// There is no such key, neither here nor in `base`, or it is revoked.
+    /// There is no such key, neither here nor in `base`, or it is revoked or no longer good.
     pub fn rotation(
         &self,
         base: &Settings,
         id: &str,
         hash: &KeyHash,
-        until: UnixMillis,
+        overlap: Range<UnixMillis>,
     ) -> Result<Change, ChangeRefusal> {
         let old = KeyId::from(id);
         let known = || self.keys.get(&old).cloned().or_else(|| over::key_of(base, &old));
         let mut key = known()
             .filter(|_| !self.revoked.contains(&old))
             .ok_or_else(|| unknown_key(id))?;
+        let ends = [self.until.get(&old).copied(), key.expires.map(|at| at.get())];
+        if let Some(end) = ends.into_iter().flatten().min().filter(|end| *end <= overlap.start) {
+            return Err(ChangeRefusal::Conflict(format!(
+                "the key `{id}` was good until {}, and what is over cannot be rotated; create a key instead",
+                Moment::new(end)
+            )));
+        }
         key.hash = KeyHashText::new(hash.clone());
         key.not_before = None;
         let rotation = Rotation {
             id: read(id.into())?,
-            until: Moment::new(until),
+            until: Moment::new(overlap.end),
             key,
         };
         Ok(Change(Kind::RotateKey(rotation)))
@@ -277,10 +286,13 @@ impl Roster {
             }
             Kind::RotateKey(rotation) => {
                 let id = KeyId::from(rotation.id.as_str());
-                let before = self.until.insert(id, rotation.until.get());
+                let before = self.until.get(&id).copied();
+                // A second rotation never lets the old key in for longer than the first.
+                let until = before.map_or(rotation.until.get(), |before| before.min(rotation.until.get()));
+                self.until.insert(id, until);
                 let mut diff = self.add(&rotation.key);
                 diff["before"] = json!({ "until": before.map(|until| Moment::new(until).to_string()) });
-                diff["after"]["until"] = rotation.until.to_string().into();
+                diff["after"]["until"] = Moment::new(until).to_string().into();
                 diff
             }
         }

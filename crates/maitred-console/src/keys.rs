@@ -57,10 +57,11 @@ pub(crate) async fn rotate(
         return no_randomness();
     };
     let hash = console.runtime.hash_of(&key);
-    let until = UnixMillis::new(console.runtime.clock().unix_now().get() + overlap * 1_000);
-    let rotation = console
-        .runtime
-        .change(&actor, move |roster, base| roster.rotation(base, &id, &hash, until));
+    let now = console.runtime.clock().unix_now();
+    let overlap = now..UnixMillis::new(now.get() + overlap * 1_000);
+    let rotation = console.runtime.change(&actor, move |roster, base| {
+        roster.rotation(base, &id, &hash, overlap.clone())
+    });
     shown(&key, rotation.await)
 }
 

@@ -29,6 +29,10 @@ fn make(roster: &mut Roster, change: Result<Change, ChangeRefusal>) -> Result<Va
     Ok(roster.apply(&kept))
 }
 
+fn span(from: u64, until: u64) -> Range<UnixMillis> {
+    UnixMillis::new(from)..UnixMillis::new(until)
+}
+
 fn let_in(roster: &Roster, number: u8, at: u64) -> Result<String, KeyRefusal> {
     let settings = roster.over(&base());
     let found = settings.auth.keys.check(key(number).0.expose(), UnixMillis::new(at));
@@ -74,17 +78,40 @@ fn a_rotation_lets_both_in_for_a_while() {
         )
         .unwrap();
         let id = key(old).0.id();
-        let rotation = roster.rotation(&base(), id.as_str(), &key(3).1, UnixMillis::new(1_000));
+        let rotation = roster.rotation(&base(), id.as_str(), &key(3).1, span(0, 1_000));
         make(&mut roster, rotation).unwrap();
         assert_eq!(let_in(&roster, old, 999), Ok("filed".to_owned()));
         assert_eq!(let_in(&roster, old, 1_000), Err(KeyRefusal::Expired));
         assert_eq!(let_in(&roster, 3, 1_000), Ok("filed".to_owned()));
         make(&mut roster, Change::revoke_key(id.as_str())).unwrap();
-        let again = roster.rotation(&base(), id.as_str(), &key(4).1, UnixMillis::new(1_000));
+        let again = roster.rotation(&base(), id.as_str(), &key(4).1, span(0, 1_000));
         assert!(
             matches!(again, Err(ChangeRefusal::Unknown(_))),
             "who is revoked does not come back so"
         );
+    }
+}
+
+#[test]
+fn a_second_rotation_never_lets_the_old_key_in_for_longer() {
+    for old in [1, 2] {
+        let mut roster = Roster::default();
+        make(&mut roster, Change::create_key(json!({ "tenant": "filed" }), &key(2).1)).unwrap();
+        let id = key(old).0.id();
+        let rotated = |roster: &Roster, new: u8, from: u64, until: u64| {
+            roster.rotation(&base(), id.as_str(), &key(new).1, span(from, until))
+        };
+        let first = rotated(&roster, 3, 500, 1_000);
+        make(&mut roster, first).unwrap();
+        let second = rotated(&roster, 4, 600, 9_000);
+        let diff = make(&mut roster, second).unwrap();
+        assert_eq!(diff["after"]["until"], diff["before"]["until"]);
+        assert_eq!(let_in(&roster, old, 999), Ok("filed".to_owned()));
+        assert_eq!(let_in(&roster, old, 1_000), Err(KeyRefusal::Expired));
+        assert_eq!(let_in(&roster, 4, 1_000), Ok("filed".to_owned()));
+        let dead = rotated(&roster, 5, 1_000, 9_000).unwrap_err();
+        assert!(matches!(dead, ChangeRefusal::Conflict(_)), "{dead}");
+        assert!(dead.to_string().contains("create a key"), "{dead}");
     }
 }
 
