@@ -82,12 +82,10 @@ impl ChainFile {
                 return Err(ChainError::Broken { file, line, flaw });
             }
         };
-        if let Some(folder) = path.parent() {
-            // The file's name must be as durable as what will be in it.
-            File::open(folder)
-                .and_then(|folder| folder.sync_all())
-                .map_err(failed)?;
-        }
+        // The file's name must be as durable as what will be in it.
+        File::open(folder_of(path))
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed)?;
         Ok((Self { file, length }, Found { head, torn }))
     }
 
@@ -119,4 +117,10 @@ impl ChainFile {
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+}
+
+/// The folder that `path` is in; the one that the process runs in if it is a bare name.
+fn folder_of(path: &Path) -> &Path {
+    let named = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    named.unwrap_or(Path::new("."))
 }

@@ -31,6 +31,18 @@ fn a_death_at_any_byte_leaves_what_was_confirmed() {
     }
 }
 
+/// As in `admin.changes: changes.jsonl` of a gateway that is started beside its configuration.
+#[test]
+fn a_bare_name_is_a_file_where_the_process_runs() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let unique = folder.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let path = std::path::PathBuf::from(format!("{}.jsonl", unique.trim_start_matches('.')));
+    let opened = Journal::open(&path);
+    let removed = std::fs::remove_file(&path);
+    assert_eq!(opened.unwrap().head().number, 0);
+    removed.unwrap();
+}
+
 #[test]
 fn what_was_changed_is_not_gone_on_from() {
     let folder = tempfile::tempdir().unwrap();
