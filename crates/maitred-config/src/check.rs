@@ -21,6 +21,7 @@ mod ledger;
 mod listeners;
 mod pools;
 mod prefix;
+mod prices;
 mod process;
 mod profiles;
 mod quotas;
@@ -79,7 +80,7 @@ impl<'a> Checker<'a> {
             sharing: self.sharing(raw.sharing.as_ref()),
             ledger: self.ledger(raw.ledger.as_ref()),
             audit: self.audit(raw.audit.as_ref()),
-            prices: self.prices(&raw.prices),
+            prices: self.prices(&raw.prices, &raw.pools),
             timeouts: self.timeouts(&raw.timeouts),
             limits: self.limits(&raw.limits),
             decisions: self.decisions(&raw.decisions),

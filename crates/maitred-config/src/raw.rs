@@ -91,7 +91,8 @@ pub(crate) struct File {
     /// Who called what, and what was changed. Without it neither is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<Audit>,
-    /// What tokens cost. Of several that fit a model the closest pattern wins, and of one pattern the latest date.
+    /// What calls cost. The price of a pool's hours comes first; of several that fit a model the closest pattern wins; and of one pool or
+    /// pattern the latest date.
     #[serde(default)]
     pub(crate) prices: Vec<Price>,
     /// How long anything may take.

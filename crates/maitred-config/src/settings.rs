@@ -45,7 +45,7 @@ pub struct Settings {
     pub ledger: Option<LedgerSettings>,
     /// Where the audit is, if there is one.
     pub audit: Option<AuditSettings>,
-    /// What tokens cost.
+    /// What calls cost.
     pub prices: Arc<Prices>,
     /// How long anything may take.
     pub timeouts: Timeouts,

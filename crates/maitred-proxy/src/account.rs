@@ -182,10 +182,10 @@ impl Account {
                 at: now,
             });
         }
-        match (end, fault.retry_after) {
+        self.billing.share = match (end, fault.retry_after) {
             (LeaseEnd::Overload, Some(wait)) => booking.finish_overloaded(wait, now),
             (end, _) => booking.finish(end, None, now),
-        }
+        };
         self.enter_failure(end, fault.kind, now);
     }
 
@@ -308,7 +308,7 @@ impl Account {
             self.waited(now - asked);
         }
         if let Some(booking) = self.booking.take() {
-            booking.finish(lease_end, self.usage.as_ref(), now);
+            self.billing.share = booking.finish(lease_end, self.usage.as_ref(), now);
             self.end_choice(lease_end, status, now);
             self.usage = self.billing.burned(self.usage, status.fault(), (self.is_stream, now));
         }

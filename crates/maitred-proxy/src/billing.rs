@@ -23,6 +23,8 @@ pub(crate) struct Billing {
     expected: Option<Expected>,
     /// When the attempt that is under way was sent to its endpoint, in nanoseconds of the gateway's clock; 0 before that.
     sent: AtomicU64,
+    /// The share of its endpoint's time that the attempt had which has ended last.
+    pub(crate) share: Duration,
     kept: Option<Kept>,
 }
 
@@ -47,12 +49,14 @@ impl Billing {
         self.sent.store(now.as_nanos().max(1), Ordering::Relaxed);
     }
 
-    /// What a usage costs.
+    /// What the attempt cost that has ended last, and used so much.
+    fn spent(&self, usage: Option<&Usage>) -> u64 {
+        self.price.as_ref().map_or(0, |price| price.of(usage, self.share))
+    }
+
+    /// What the call is charged whose last attempt used so much: nothing, if no model worked for it.
     pub(crate) fn money(&self, usage: Option<&Usage>) -> u64 {
-        match (&self.price, usage) {
-            (Some(price), Some(usage)) => price.of(usage),
-            _ => 0,
-        }
+        if usage.is_some() { self.spent(usage) } else { 0 }
     }
 
     /// What an attempt that came to nothing used: what is known, otherwise an estimate if the model may have been at work (rule U4: never
@@ -147,7 +151,7 @@ impl Account {
         let usage = self
             .billing
             .burned(self.usage.take(), Some(cause), (self.is_stream, now));
-        let money = self.billing.money(usage.as_ref());
+        let money = self.billing.spent(usage.as_ref());
         if let Some(kept) = &mut self.billing.kept {
             kept.end_attempt(&Ended {
                 usage,
@@ -179,6 +183,7 @@ impl Account {
         };
         let attempt = Ended {
             outcome: end.label(),
+            money: self.billing.spent(self.usage.as_ref()),
             ..call
         };
         if let Some(facts) = self.facts() {

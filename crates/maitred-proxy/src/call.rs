@@ -130,7 +130,10 @@ fn admit(
     (kind, route): (CallKind, &Route),
     edited: &Edited,
 ) -> Result<(), Fault> {
-    let price = settings.prices.of(route.model.as_str(), account.arrived_unix).cloned();
+    let prices = &settings.prices;
+    let price = prices
+        .of(route.pool.name(), route.model.as_str(), account.arrived_unix)
+        .cloned();
     let most = (edited.input, edited.output_limit, kind.generates());
     quota::reserve(account, most, price.as_deref())?;
     let expected = kind.is_inference().then_some((edited.input, edited.output));

@@ -208,17 +208,17 @@ impl Booking {
         self.host.extend(self.lease, chain, now);
     }
 
-    /// The endpoint has too much to do and wants to be spared for `wait`.
-    pub fn finish_overloaded(mut self, wait: Duration, now: Time) {
+    /// The endpoint has too much to do and wants to be spared for `wait`. The attempt's share of the endpoint's time is told.
+    pub fn finish_overloaded(mut self, wait: Duration, now: Time) -> Duration {
         self.is_finished = true;
         self.host.spare(self.endpoint, wait, now);
-        self.host.finish(self.lease, LeaseEnd::Overload, None, now);
+        self.host.finish(self.lease, LeaseEnd::Overload, None, now)
     }
 
-    /// The attempt is over.
-    pub fn finish(mut self, end: LeaseEnd, usage: Option<&Usage>, now: Time) {
+    /// The attempt is over. Its share of the endpoint's time is told, which at each moment is split evenly among the calls that are there.
+    pub fn finish(mut self, end: LeaseEnd, usage: Option<&Usage>, now: Time) -> Duration {
         self.is_finished = true;
-        self.host.finish(self.lease, end, usage, now);
+        self.host.finish(self.lease, end, usage, now)
     }
 }
 

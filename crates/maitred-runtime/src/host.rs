@@ -245,11 +245,17 @@ impl PoolHost {
         self.core.lock().pool.extend(lease, chain, now);
     }
 
-    pub(crate) fn finish(&self, lease: LeaseId, end: LeaseEnd, usage: Option<&Usage>, now: Time) {
-        self.with_core(now, |core| core.pool.finish(lease, end, usage, now));
+    /// Ends a lease; its share of the endpoint's time is told.
+    pub(crate) fn finish(&self, lease: LeaseId, end: LeaseEnd, usage: Option<&Usage>, now: Time) -> Duration {
+        let share = self.with_core(now, |core| {
+            let share = core.pool.time_share(lease, now);
+            core.pool.finish(lease, end, usage, now);
+            share
+        });
         if end == LeaseEnd::Abandoned {
             self.meters.lease_abandoned();
         }
+        share.unwrap_or_default()
     }
 
     /// What the other gateways should know.

@@ -26,7 +26,7 @@ pub struct CallFacts<'a> {
     pub route: &'a Route,
     /// What its client speaks.
     pub dialect: Dialect,
-    /// What its tokens cost.
+    /// What it costs.
     pub price: Option<&'a Price>,
     /// What it is expected to use.
     pub expected: Expected,

@@ -165,7 +165,7 @@ impl Router for HostRouter {
             CallEnd::Answered => booking.finish(LeaseEnd::Success, Some(&usage), now),
             CallEnd::Refused | CallEnd::Shed => booking.finish(LeaseEnd::Success, None, now),
             CallEnd::Lost | CallEnd::Unfinished => booking.finish(LeaseEnd::Failure, None, now),
-        }
+        };
     }
 
     fn page(&mut self, endpoint: EndpointIndex, page: &PageReading, now: Time) {

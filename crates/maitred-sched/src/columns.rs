@@ -20,6 +20,7 @@ use crate::page::PageWatch;
 use crate::readiness::Readiness;
 use crate::reckoning::{KvPool, Load, Marks};
 use crate::room::busy::Busy;
+use crate::shared_time::SharedTime;
 use crate::signals::Signals;
 use crate::speed::Speed;
 
@@ -140,6 +141,7 @@ pub(crate) struct Endpoint {
     pub(crate) present_since: Time,
     pub(crate) marks: Marks,
     pub(crate) leases: LeaseList,
+    pub(crate) time: SharedTime,
     pub(crate) reported: Option<Signals>,
     pub(crate) restart_seen: bool,
     /// Leases above the cap that a lowered cap left behind; never grows.
@@ -164,6 +166,7 @@ impl Endpoint {
             present_since: now,
             marks: Marks::default(),
             leases: LeaseList::EMPTY,
+            time: SharedTime::default(),
             reported: None,
             restart_seen: false,
             ceiling: 0,

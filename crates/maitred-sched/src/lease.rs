@@ -62,6 +62,8 @@ pub(crate) struct Lease {
     pub(crate) retry: bool,
     /// Whose account it was charged to when it was released from the waiting room.
     pub(crate) charge: Option<Charge>,
+    /// Where its endpoint's shared time stood when it was booked; once it is fenced, its share, in nanoseconds.
+    pub(crate) time: u64,
     /// Whether its endpoint has gone: it counts nowhere and waits only to be finished.
     pub(crate) fenced: bool,
     older: u32,
@@ -98,6 +100,7 @@ impl Lease {
             trial: false,
             retry: false,
             charge: None,
+            time: 0,
             fenced: false,
             older: NONE,
             newer: NONE,
@@ -256,8 +259,8 @@ impl LeaseTable {
         }
     }
 
-    /// Cuts every lease of `list` off its endpoint and says which they were, oldest first.
-    pub(crate) fn fence(&mut self, list: &mut LeaseList) -> Vec<LeaseId> {
+    /// Cuts every lease of `list` off its endpoint, whose shared time stands at `time`, and says which they were, oldest first.
+    pub(crate) fn fence(&mut self, list: &mut LeaseList, time: u64) -> Vec<LeaseId> {
         let mut cut = Vec::new();
         let mut at = list.oldest;
         while let Some(entry) = self.entries.get_mut(at as usize) {
@@ -265,6 +268,7 @@ impl LeaseTable {
             cut.push(id(at, entry.generation));
             at = lease.newer;
             lease.fenced = true;
+            lease.time = time.saturating_sub(lease.time);
             lease.older = NONE;
             lease.newer = NONE;
             lease.waits = false;
@@ -363,7 +367,7 @@ mod tests {
             table.remove(ids[gone], Some(&mut list));
             assert_eq!(order(&mut table, list), left);
         }
-        assert_eq!(table.fence(&mut list), vec![ids[1], ids[3]]);
+        assert_eq!(table.fence(&mut list, 0), vec![ids[1], ids[3]]);
         assert_eq!(order(&mut table, list), Vec::<u64>::new());
         assert_eq!((table.len(), table.fenced()), (2, 2));
         assert!(table.remove(ids[1], None).is_some_and(|lease| lease.fenced));

@@ -91,6 +91,7 @@ mod room;
 mod row;
 mod scorer;
 mod share;
+mod shared_time;
 mod signals;
 mod speed;
 mod starts;

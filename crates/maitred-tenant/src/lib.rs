@@ -28,7 +28,7 @@ pub use hash::{KeyHash, KeyHashError, KeyHasher};
 pub use issuer::{ClaimPath, ClaimPathError, IssuerRules, TenantSource, TokenGrant};
 pub use jwk::{KEY_SET_LEN_MAX, KeyMaterial, KeySet, KeySetError, PublicKey};
 pub use key::{KEY_PREFIX, NEW_KEY_RANDOM_BYTES, NewKey};
-pub use prices::{BILLIONTHS, Money, Price, Prices, Rates};
+pub use prices::{BILLIONTHS, Charge, Money, Price, Prices, Rates};
 pub use principal::{OnBehalf, Principal, UserRefusal};
 pub use quota::{
     Amount, Ask, Bank, Dimensions, FORGET_MILLIS, Known, LEASE_MILLIS, Limit, LimitMatch, Measure, Moment, Question,

@@ -1,33 +1,56 @@
-//! Prices: what tokens cost, exactly, in integers.
+//! Prices: what tokens, or hours of a pool's GPUs, cost, exactly, in integers.
 //!
 //! Money is in billionths of the currency's unit; which currency that is, maitred need not know. A price holds from a date
-//! on, until a later one of the same pattern takes its place. Of several patterns that fit a model the closest wins: the name
-//! itself, otherwise the longest beginning.
+//! on, until a later one for the same takes its place. Where a pool's hours have a price, its calls cost time and not tokens. Of several
+//! patterns that fit a model the closest wins: the name itself, otherwise the longest beginning.
 
 use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use maitred_types::{TokenCount, UnixMillis, Usage};
+use maitred_types::{PoolName, TokenCount, UnixMillis, Usage};
 
 use crate::ModelPattern;
 
 /// Billionths in a unit.
 pub const BILLIONTHS: u64 = 1_000_000_000;
 
-/// What the tokens of some models cost from a date on.
+const HOUR: Duration = Duration::from_secs(3600);
+/// What one sequence gets of a busy server in a second, about, in generated tokens and in prompt tokens. Good for reserving and for what a
+/// gateway's death left open, never for what was measured.
+const TOKENS_A_SECOND: [u64; 2] = [100, 10_000];
+
+/// What some calls cost from a date on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// The models, as clients name them.
-    pub models: ModelPattern,
     /// The first instant at which it holds.
     pub from: UnixMillis,
-    /// What [`Price::per`] tokens cost.
-    pub rates: Rates,
-    /// How many tokens the rates are for; not zero.
-    pub per: u64,
+    /// For what it is.
+    pub charge: Charge,
     /// The price in words. It goes to the ledger with each row, so that a row can be checked without the configuration.
     pub version: Arc<str>,
+}
+
+/// What a call is charged for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Charge {
+    /// Its tokens.
+    Tokens {
+        /// The models, as clients name them.
+        models: ModelPattern,
+        /// What `per` tokens cost.
+        rates: Rates,
+        /// How many tokens the rates are for; not zero.
+        per: u64,
+    },
+    /// Its share of the time of its pool's endpoints.
+    Hours {
+        /// The pool.
+        pool: PoolName,
+        /// What an hour of one endpoint costs, in billionths of the unit.
+        per_hour: u64,
+    },
 }
 
 /// What tokens cost, in billionths of the unit.
@@ -42,35 +65,75 @@ pub struct Rates {
 }
 
 impl Price {
-    /// What a usage costs, in billionths, rounded half up once. What does not fit is the largest amount.
+    /// What an attempt costs that used so much, and had this share of its endpoint's time: in billionths, rounded half up once. What does
+    /// not fit is the largest amount.
     #[must_use]
-    pub fn of(&self, usage: &Usage) -> u64 {
-        let cached = usage.cached_input.unwrap_or_default().min(usage.input);
-        let fresh = usage.input.saturating_sub(cached);
-        let cost = |tokens: TokenCount, rate: u64| u128::from(tokens.get()) * u128::from(rate);
-        let rates = self.rates;
-        let sum = cost(fresh, rates.input) + cost(cached, rates.cached_input) + cost(usage.output, rates.output);
-        self.rounded(sum)
+    pub fn of(&self, usage: Option<&Usage>, share: Duration) -> u64 {
+        match &self.charge {
+            Charge::Tokens { rates, per, .. } => {
+                let Some(usage) = usage else { return 0 };
+                let cached = usage.cached_input.unwrap_or_default().min(usage.input);
+                let fresh = usage.input.saturating_sub(cached);
+                let sum =
+                    cost(fresh, rates.input) + cost(cached, rates.cached_input) + cost(usage.output, rates.output);
+                rounded(sum, u128::from(*per))
+            }
+            Charge::Hours { per_hour, .. } => of_time(share, *per_hour),
+        }
     }
 
-    /// The most that so many tokens can cost: none of the prompt is cached, or caching is dearer.
+    /// What is reserved for so many tokens. Of a price for tokens that is the most they can cost: none of the prompt is cached, or caching is
+    /// dearer. Of one for hours it is a rough guess: nobody knows how long a call will take.
     #[must_use]
     pub fn at_most(&self, input: TokenCount, output: TokenCount) -> u64 {
-        let rate = self.rates.input.max(self.rates.cached_input);
-        let cost = |tokens: TokenCount, rate: u64| u128::from(tokens.get()) * u128::from(rate);
-        self.rounded(cost(input, rate) + cost(output, self.rates.output))
+        match &self.charge {
+            Charge::Tokens { rates, per, .. } => {
+                let rate = rates.input.max(rates.cached_input);
+                rounded(cost(input, rate) + cost(output, rates.output), u128::from(*per))
+            }
+            Charge::Hours { per_hour, .. } => {
+                let [output_rate, input_rate] = TOKENS_A_SECOND;
+                let nanos = u64::from(output.get()).saturating_mul(BILLIONTHS / output_rate)
+                    + u64::from(input.get()).saturating_mul(BILLIONTHS / input_rate);
+                of_time(Duration::from_nanos(nanos), *per_hour)
+            }
+        }
     }
 
-    fn rounded(&self, sum: u128) -> u64 {
-        let per = u128::from(self.per.max(1));
-        u64::try_from((sum + per / 2) / per).unwrap_or(u64::MAX)
+    /// In which order prices are looked at: hours first, then the closest pattern, and of one the latest date first.
+    fn rank(&self) -> impl Ord + use<> {
+        let closeness = match &self.charge {
+            Charge::Tokens { models, .. } => Some(Reverse(models.closeness())),
+            Charge::Hours { .. } => None,
+        };
+        (closeness, Reverse(self.from))
     }
+
+    fn is_for(&self, pool: &PoolName, model: &str) -> bool {
+        match &self.charge {
+            Charge::Tokens { models, .. } => models.matches(model),
+            Charge::Hours { pool: priced, .. } => priced == pool,
+        }
+    }
+}
+
+fn cost(tokens: TokenCount, rate: u64) -> u128 {
+    u128::from(tokens.get()) * u128::from(rate)
+}
+
+fn of_time(share: Duration, per_hour: u64) -> u64 {
+    rounded(share.as_nanos().saturating_mul(u128::from(per_hour)), HOUR.as_nanos())
+}
+
+fn rounded(sum: u128, per: u128) -> u64 {
+    let per = per.max(1);
+    u64::try_from(sum.saturating_add(per / 2) / per).unwrap_or(u64::MAX)
 }
 
 /// All prices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prices {
-    /// The closest pattern first, and of one pattern the latest date first.
+    /// In the order in which they are looked at.
     prices: Vec<Arc<Price>>,
 }
 
@@ -79,16 +142,16 @@ impl Prices {
     #[must_use]
     pub fn new(prices: impl IntoIterator<Item = Price>) -> Self {
         let mut prices: Vec<Arc<Price>> = prices.into_iter().map(Arc::new).collect();
-        prices.sort_by_key(|price| (Reverse(price.models.closeness()), Reverse(price.from)));
+        prices.sort_by_key(|price| price.rank());
         Self { prices }
     }
 
-    /// The price that holds for a model at a time.
+    /// The price that holds at a time for calls of a model that go to a pool.
     #[must_use]
-    pub fn of(&self, model: &str, at: UnixMillis) -> Option<&Arc<Price>> {
+    pub fn of(&self, pool: &PoolName, model: &str, at: UnixMillis) -> Option<&Arc<Price>> {
         self.prices
             .iter()
-            .find(|price| price.from <= at && price.models.matches(model))
+            .find(|price| price.from <= at && price.is_for(pool, model))
     }
 
     /// Whether there is none.

@@ -1,13 +1,9 @@
-//! Checks of `ledger` and `prices`.
+//! Checks of `ledger`.
 
-use std::sync::Arc;
-
-use maitred_tenant::{Money, Price, Prices, Rates};
-use maitred_types::{ByteSize, UnixMillis};
+use maitred_types::ByteSize;
 
 use super::Checker;
-use crate::diagnostic::near_miss;
-use crate::forms::{AmountText, Moment};
+use crate::forms::AmountText;
 use crate::path::Path;
 use crate::raw;
 use crate::settings::{LedgerSettings, LedgerStore};
@@ -60,73 +56,6 @@ impl Checker<'_> {
             durable: raw.durable,
             keep_months: raw.keep_months,
         })
-    }
-
-    pub(super) fn prices(&mut self, raw: &[raw::Price]) -> Arc<Prices> {
-        let top = Path::top("prices");
-        let models = self.written(&["pools", "models", "name"]);
-        for (index, price) in raw.iter().enumerate() {
-            let path = top.index(index);
-            self.price_models(price, &models, &path);
-            let is_same = |other: &&raw::Price| other.model.get() == price.model.get() && from(other) == from(price);
-            let earlier = raw.get(..index).unwrap_or_default();
-            if let Some(first) = earlier.iter().position(|other| is_same(&other)) {
-                let line = self.tree.locate(&self.walked.original(&top.index(first))).line;
-                self.error(
-                    &path,
-                    format!("the price in line {line} is for the same models from the same date on"),
-                    "leave one of them out, or let the later one begin later with `from`",
-                );
-            }
-        }
-        let prices = Prices::new(raw.iter().map(price));
-        let is_unpriced = |model: &&str| !raw.iter().any(|price| price.model.get().matches(model));
-        if let (false, Some(model)) = (raw.is_empty(), models.iter().copied().find(|model| is_unpriced(model))) {
-            self.warn(
-                &top,
-                format!("no price is for the model `{model}`, so its calls cost nothing"),
-                "add a price for it, or one for `*`",
-            );
-        }
-        Arc::new(prices)
-    }
-
-    /// A pattern that no model fits prices nothing; most likely it is mistyped.
-    fn price_models(&mut self, price: &raw::Price, models: &[&str], path: &Path) {
-        if models.iter().any(|model| price.model.get().matches(model)) {
-            return;
-        }
-        let text = price.model.to_string();
-        let help = match near_miss(&text, models.iter().copied()) {
-            Some(name) => format!("did you mean `{name}`?"),
-            None => "name a model of one of `pools`, as clients name it".to_owned(),
-        };
-        self.error(
-            &path.key("model"),
-            format!("no pool serves a model that fits `{text}`, so this prices nothing"),
-            help,
-        );
-    }
-}
-
-fn from(price: &raw::Price) -> UnixMillis {
-    price.from.map_or(UnixMillis::new(0), Moment::get)
-}
-
-fn price(raw: &raw::Price) -> Price {
-    let rates = Rates {
-        input: raw.input.billionths(),
-        cached_input: raw.cached_input.unwrap_or(raw.input).billionths(),
-        output: raw.output.billionths(),
-    };
-    let [input, cached, output] = [rates.input, rates.cached_input, rates.output].map(Money);
-    let since = raw.from.map_or_else(|| "always".to_owned(), |from| from.to_string());
-    Price {
-        models: raw.model.get().clone(),
-        from: from(raw),
-        rates,
-        per: raw.per,
-        version: format!("{}@{since} {input}/{cached}/{output} per {}", raw.model, raw.per).into(),
     }
 }
 

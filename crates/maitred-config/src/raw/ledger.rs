@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::access::SecretRef;
-use crate::forms::{AmountText, FilePath, ModelPatternText, Moment, Size, TimeSpan};
+use crate::forms::{AmountText, FilePath, ModelPatternText, Moment, Name, Size, TimeSpan};
 
 /// Where what calls used is kept, and how. One of `sqlite` and `postgres` is needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,29 +70,38 @@ pub enum Durable {
     Machine,
 }
 
-/// What tokens of some models cost from a date on. Amounts are decimals in text, in the unit of a currency that maitred need not
-/// know.
+/// What calls cost from a date on: their tokens, with `model`, or the time that they had of their pool's endpoints, with `pool`. Amounts are
+/// decimals in text, in the unit of a currency that maitred need not know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Price {
-    /// The models, as clients name them. A `*` at the end stands for any ending.
-    pub(crate) model: ModelPatternText,
+    /// The models whose tokens have this price, as clients name them. A `*` at the end stands for any ending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<ModelPatternText>,
+    /// The pool whose hours have this price. Its calls then cost time, whatever their tokens would.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pool: Option<Name>,
     /// From when on it holds: a date (its first instant in UTC) or a time with an offset. Always, if not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<Moment>,
-    /// What prompt tokens cost.
-    pub(crate) input: AmountText,
+    /// What prompt tokens cost. Needed with `model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) input: Option<AmountText>,
     /// What prompt tokens cost that were read from a cache; as much as others if not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cached_input: Option<AmountText>,
-    /// What generated tokens cost.
-    pub(crate) output: AmountText,
-    /// How many tokens these are the costs of.
-    #[serde(default = "million")]
+    /// What generated tokens cost. Needed with `model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) output: Option<AmountText>,
+    /// How many tokens these are the costs of; a million if not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
-    pub(crate) per: u64,
-}
-
-const fn million() -> u64 {
-    1_000_000
+    pub(crate) per: Option<u64>,
+    /// What an hour of one GPU costs. Needed with `pool`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) per_gpu_hour: Option<AmountText>,
+    /// How many GPUs each endpoint of the pool has; one if not written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(crate) gpus: Option<u32>,
 }

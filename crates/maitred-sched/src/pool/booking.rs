@@ -78,6 +78,31 @@ impl Pool {
         }
     }
 
+    /// The part of its endpoint's time that a lease has had so far: the time is split evenly at each moment among the calls that are there,
+    /// those of other gateways among them as far as they tell. `None` if the lease has ended.
+    pub fn time_share(&mut self, lease: LeaseId, now: Time) -> Option<Duration> {
+        let now = self.tick(now);
+        let booked = self.leases.get(lease).copied()?;
+        if booked.fenced {
+            return Some(Duration::from_nanos(booked.time));
+        }
+        let at = booked.endpoint.slot.index();
+        self.pass_time(at, now);
+        Some(
+            self.columns.endpoints[at]
+                .time
+                .since(booked.time, self.columns.gates[at].in_flight),
+        )
+    }
+
+    /// Splits the time that has passed at an endpoint among its calls. To be done before their number changes. Where it stands then is told.
+    pub(super) fn pass_time(&mut self, at: usize, now: Time) -> u64 {
+        let (own, others) = (self.columns.gates[at].in_flight, self.columns.heard[at].sequences());
+        let time = &mut self.columns.endpoints[at].time;
+        time.advance(now, own, others);
+        time.mark()
+    }
+
     /// Ends a lease. The second end of a lease is ignored and counted.
     pub fn finish(&mut self, lease: LeaseId, end: LeaseEnd, usage: Option<&Usage>, now: Time) -> FinishReport {
         let now = self.tick(now);
@@ -146,7 +171,9 @@ impl Pool {
         if self.is_sabotaged(Sabotage::LoseRelease) {
             return;
         }
+        self.pass_time(at, now);
         let (gate, endpoint) = (&mut self.columns.gates[at], &mut self.columns.endpoints[at]);
+        endpoint.time.left(gate.in_flight);
         gate.in_flight = gate.in_flight.saturating_sub(1);
         endpoint.ceiling = endpoint.ceiling.min(gate.in_flight);
         if gate.in_flight == 0 {

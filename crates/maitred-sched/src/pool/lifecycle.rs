@@ -134,7 +134,8 @@ impl Pool {
     fn end_life(&mut self, at: usize) {
         let endpoint = self.columns.id(at);
         let address = self.columns.endpoints[at].address.clone();
-        let fenced = self.leases.fence(&mut self.columns.endpoints[at].leases);
+        let time = self.pass_time(at, self.now);
+        let fenced = self.leases.fence(&mut self.columns.endpoints[at].leases, time);
         self.prefixes.end_life(at);
         let gate = &mut self.columns.gates[at];
         gate.phase = Phase::Gone;
@@ -162,8 +163,9 @@ impl Pool {
             self.end_life(at);
             return None;
         }
+        let time = self.pass_time(at, now);
         let row = &mut self.columns.endpoints[at];
-        let fenced = self.leases.fence(&mut row.leases);
+        let fenced = self.leases.fence(&mut row.leases, time);
         let who = (row.address.clone(), row.options.clone());
         self.begin_life(at, id.incarnation.next(), who, now);
         let next = self.columns.id(at);

@@ -222,6 +222,7 @@ impl Pool {
     fn book(&mut self, at: usize, ask: &Ask<'_>, size: Size, now: Time) -> Option<LeaseId> {
         let endpoint = self.columns.id(at);
         let mut lease = Lease::new(endpoint, now, ask.input_tokens);
+        lease.time = self.pass_time(at, now);
         self.reckon(at, &mut lease, size, now);
         lease.length_key = ask.length_key;
         let gate = &mut self.columns.gates[at];

@@ -88,7 +88,7 @@ impl Pool {
         let columns = &self.columns;
         let slot = |key| slot_of(&columns.keys, &columns.gates, key);
         self.sharing.peers.hear(from, &message.loads, slot, now);
-        self.sharing.peers.sum(&mut self.columns.heard);
+        self.sum_heard(now);
     }
 
     /// Takes a message of the past: the prompts were sent, and what was under way then is over.
@@ -113,8 +113,16 @@ impl Pool {
 
     fn forget_silent(&mut self, now: Time) {
         if self.sharing.peers.expire(now) {
-            self.sharing.peers.sum(&mut self.columns.heard);
+            self.sum_heard(now);
         }
+    }
+
+    /// Up to now endpoints' time was shared with what others had there before.
+    fn sum_heard(&mut self, now: Time) {
+        for at in 0..self.columns.len() {
+            self.pass_time(at, now);
+        }
+        self.sharing.peers.sum(&mut self.columns.heard);
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use maitred_types::{LeaseEnd, Time, TokenCount, Usage, UsageSource};
 
 use super::{Stage, ask};
-use crate::{Ask, AttemptKind, EndpointOptions, FinishReport, PoolOptions, Profile, Refusal};
+use crate::pace::Work;
+use crate::{Ask, AttemptKind, EndpointOptions, FinishReport, PoolOptions, Profile, Refusal, ShareMessage, SharedLoad};
 
 #[test]
 fn a_lease_ends_once() {
@@ -28,6 +29,43 @@ fn a_lease_ends_once() {
     let row = stage.row(picked.endpoint).unwrap();
     assert_eq!((row.in_flight, row.tally.successes, row.tally.failures), (0, 1, 0));
     stage.pool.check_invariants().unwrap();
+}
+
+#[test]
+fn an_endpoints_time_is_split_among_its_calls() {
+    let mut stage = Stage::ready(1, Profile::default());
+    let share = |stage: &mut Stage, lease| stage.pool.time_share(lease, stage.now).map(|share| share.as_millis());
+    stage.wait(500);
+    let first = stage.pick();
+    stage.wait(100);
+    let second = stage.pick();
+    stage.wait(60);
+    assert_eq!(share(&mut stage, first.lease), Some(130));
+    stage.finish(&first, LeaseEnd::Success);
+    assert_eq!(share(&mut stage, first.lease), None);
+    // Another gateway has a call there, then goes silent.
+    let endpoint = stage.pool.share(stage.now).loads[0].endpoint;
+    let load = SharedLoad {
+        endpoint,
+        work: Work::NONE,
+        sequences: 1,
+    };
+    let message = |loads: &[SharedLoad]| ShareMessage {
+        loads: loads.to_vec(),
+        prompts: Vec::new(),
+    };
+    stage.pool.hear(7, &message(&[load]), stage.now);
+    stage.wait(20);
+    assert_eq!(share(&mut stage, second.lease), Some(40));
+    stage.pool.hear(7, &message(&[]), stage.now);
+    stage.wait(10);
+    assert_eq!(share(&mut stage, second.lease), Some(50));
+    // What was had of an endpoint that is gone was had.
+    stage.pool.remove(second.endpoint, stage.now);
+    stage.wait(1000);
+    assert_eq!(share(&mut stage, second.lease), Some(50));
+    stage.pool.finish(second.lease, LeaseEnd::Cancelled, None, stage.now);
+    assert_eq!(share(&mut stage, second.lease), None);
 }
 
 #[test]

@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 
 use crate::table::{CHAT, Config, Engine, Gateway, MODEL, key, maitred, sum};
 
-const LEDGER: &str = "ledger: { sqlite: ledger.db }";
+pub(crate) const LEDGER: &str = "ledger: { sqlite: ledger.db }";
 
 /// A call of so many output tokens that says which it is.
-fn call(name: &str, stream: bool, tokens: u32) -> Request {
+pub(crate) fn call(name: &str, stream: bool, tokens: u32) -> Request {
     let body = json!({
         "model": MODEL, "max_tokens": tokens, "ignore_eos": true, "stream": stream,
         "messages": [{ "role": "user", "content": format!("Hello, I am {name}") }],
@@ -25,7 +25,7 @@ fn call(name: &str, stream: bool, tokens: u32) -> Request {
 }
 
 /// A folder with this configuration and a ledger that has its tables.
-async fn laid(config: &Config) -> Folder {
+pub(crate) async fn laid(config: &Config) -> Folder {
     let folder = Folder::new();
     folder.write("maitred.yaml", &config.to_yaml());
     let printed = maitred(["store", "migrate"])
@@ -37,14 +37,14 @@ async fn laid(config: &Config) -> Folder {
     folder
 }
 
-async fn served(folder: Folder, config: &Config, endpoints: usize) -> Gateway {
+pub(crate) async fn served(folder: Folder, config: &Config, endpoints: usize) -> Gateway {
     let gateway = Gateway::start_in(folder, &config.to_yaml(), &[]).await;
     gateway.until_ready(endpoints).await;
     gateway
 }
 
 /// The lines of a report.
-async fn usage(folder: &Folder, by: &str) -> Vec<Value> {
+pub(crate) async fn usage(folder: &Folder, by: &str) -> Vec<Value> {
     let arguments = ["usage", "--format", "json", "--since", "1d", "--by", by];
     let printed = maitred(arguments).folder(folder.path()).run().await.success();
     let report: Value = serde_json::from_str(&printed).unwrap();

@@ -20,6 +20,7 @@ mod config_cli;
 mod drain;
 mod explain;
 mod faults;
+mod hours;
 mod keys;
 mod kv_events;
 mod laboratory;

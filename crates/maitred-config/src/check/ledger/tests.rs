@@ -1,5 +1,3 @@
-use maitred_types::{TokenCount, UnixMillis, Usage, UsageSource};
-
 use crate::{Diagnostic, LedgerStore, Loaded, load};
 
 const HEAD: &str = "version: 1\nauth: { anonymous: { tenant: local } }\npools:\n  - name: main\n    models: [{ name: qwen3-8b }, { name: other }]\n    endpoints: [{ address: 127.0.0.1:8000 }]\n";
@@ -36,72 +34,4 @@ fn a_ledger_has_one_database() {
         "ledger: { sqlite: a, spool_max: 1MiB }\n",
         "1MiB is too small to be useful",
     );
-}
-
-#[test]
-fn prices_are_exact_and_told_in_words() {
-    let text = "prices:\n  - { model: \"qwen3-*\", from: 2026-01-01, input: \"0.15\", cached_input: \"0.03\", output: \"0.60\" }\n  - { model: \"*\", input: \"1\", output: \"2\", per: 1000 }\n";
-    let prices = read(text).unwrap().settings.prices;
-    let at = UnixMillis::new(1_800_000_000_000);
-    let price = prices.of("qwen3-8b", at).unwrap();
-    assert_eq!(
-        &*price.version,
-        "qwen3-*@2026-01-01T00:00:00Z 0.15/0.03/0.6 per 1000000"
-    );
-    let usage = Usage {
-        input: TokenCount::new(10),
-        cached_input: Some(TokenCount::new(4)),
-        output: TokenCount::new(3),
-        reasoning: None,
-        source: UsageSource::Reported,
-    };
-    assert_eq!(price.of(&usage), 6 * 150 + 4 * 30 + 3 * 600);
-    let other = prices.of("other", at).unwrap();
-    assert_eq!(
-        (&*other.version, other.of(&usage)),
-        ("*@always 1/1/2 per 1000", 16_000_000)
-    );
-    // Before its date the closer price does not hold.
-    assert_eq!(
-        prices.of("qwen3-8b", UnixMillis::new(0)).unwrap().version,
-        other.version
-    );
-}
-
-#[test]
-fn prices_that_make_no_sense_are_pointed_at() {
-    let check = |prices: &str, line: u32, message: &str| {
-        assert_eq!(wrong(&format!("prices:\n{prices}")), (line, message.to_owned()));
-    };
-    let all = "  - { model: \"*\", input: \"1\", output: \"2\" }\n";
-    check(
-        &format!("{all}  - {{ model: qwen4, input: \"1\", output: \"2\" }}\n"),
-        9,
-        "no pool serves a model that fits `qwen4`, so this prices nothing",
-    );
-    check(
-        &format!("{all}{all}"),
-        9,
-        "the price in line 8 is for the same models from the same date on",
-    );
-    let loaded = read("prices:\n  - { model: other, input: \"1\", output: \"2\" }\n").unwrap();
-    assert_eq!(
-        loaded.warnings[0].message,
-        "no price is for the model `qwen3-8b`, so its calls cost nothing"
-    );
-    // A number that is no text would not be exact.
-    assert!(read("prices:\n  - { model: other, input: 0.15, output: \"2\" }\n").is_err());
-    assert!(read("prices:\n  - { model: other, input: \"0.1e3\", output: \"2\" }\n").is_err());
-}
-
-#[test]
-fn money_needs_prices() {
-    let quota = "quotas:\n  - { name: budget, money_per_month: \"100\" }\n";
-    assert_eq!(
-        wrong(quota),
-        (8, "there are no prices, so this limits nothing".to_owned())
-    );
-    let prices = "prices:\n  - { model: \"*\", input: \"1\", output: \"2\" }\n";
-    let settings = read(&format!("{prices}{quota}")).unwrap().settings;
-    assert_eq!(settings.quotas.limits[0].amount, 100_000_000_000);
 }
