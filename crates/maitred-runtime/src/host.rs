@@ -13,9 +13,7 @@ use maitred_sched::{
     DrainCause, Explain, LoraSignal, Picked, Pool, PoolOptions, Proofs, ReadinessReport, Refusal, ShareMessage,
     Signals, TicketId,
 };
-use maitred_types::{
-    Address, EndpointId, FaultKind, LeaseEnd, LeaseId, ModelName, PoolName, PromptChain, Time, TokenCount, Usage,
-};
+use maitred_types::{Address, EndpointId, FaultKind, ModelName, PoolName, Time};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -28,6 +26,7 @@ use crate::sample;
 use crate::shadows::Shadows;
 use crate::waiting::Waiter;
 
+mod lease;
 mod prefix;
 
 use prefix::ChainSwitch;
@@ -230,32 +229,6 @@ impl PoolHost {
     /// Counts a further attempt of a call, made because of `fault`.
     pub fn retried(&self, fault: FaultKind) {
         self.meters.retried(fault);
-    }
-
-    pub(crate) fn first_token(&self, lease: LeaseId, now: Time) {
-        self.with_core(now, |core| core.pool.first_token(lease, now));
-    }
-
-    pub(crate) fn progress(&self, lease: LeaseId, output: TokenCount, now: Time) {
-        self.core.lock().pool.progress(lease, output, now);
-    }
-
-    /// Tells the core what the endpoint holds once it has answered.
-    pub(crate) fn extend(&self, lease: LeaseId, chain: &PromptChain, now: Time) {
-        self.core.lock().pool.extend(lease, chain, now);
-    }
-
-    /// Ends a lease; its share of the endpoint's time is told.
-    pub(crate) fn finish(&self, lease: LeaseId, end: LeaseEnd, usage: Option<&Usage>, now: Time) -> Duration {
-        let share = self.with_core(now, |core| {
-            let share = core.pool.time_share(lease, now);
-            core.pool.finish(lease, end, usage, now);
-            share
-        });
-        if end == LeaseEnd::Abandoned {
-            self.meters.lease_abandoned();
-        }
-        share.unwrap_or_default()
     }
 
     /// What the other gateways should know.
