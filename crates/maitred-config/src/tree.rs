@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 
 use crate::diagnostic::Region;
 use crate::path::{Path, Step};
@@ -201,17 +201,30 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// What the parser refuses, at its place. It notices a tab in the indentation only where the line before ends.
+    fn not_yaml(&self, error: &ScanError) -> TreeError {
+        const LINES: usize = 3;
+        let line = error.marker().line().max(1);
+        let mut near = self.lines.iter().enumerate().skip(line - 1).take(LINES);
+        let tab = near.find_map(|(index, text)| {
+            let indentation = text.len() - text.trim_start().len();
+            let column = text.get(..indentation)?.find('\t')?;
+            Some((index + 1, column + 1))
+        });
+        let (line, column) = tab.unwrap_or((line, error.marker().col() + 1));
+        TreeError {
+            region: Region { line, column, width: 1 },
+            message: format!("this is not YAML: {}", error.info()),
+            help: tab.map(|_| "indent with spaces; YAML takes no tabs there"),
+        }
+    }
+
     fn build(mut self) -> Result<Option<Node>, TreeError> {
         while let Some(event) = self.parser.next_event() {
-            let (event, span) = event.map_err(|error| TreeError {
-                region: Region {
-                    line: error.marker().line().max(1),
-                    column: error.marker().col() + 1,
-                    width: 1,
-                },
-                message: format!("this is not YAML: {}", error.info()),
-                help: None,
-            })?;
+            let (event, span) = match event {
+                Ok(event) => event,
+                Err(error) => return Err(self.not_yaml(&error)),
+            };
             let region = region(span);
             match event {
                 Event::StreamEnd => break,

@@ -88,7 +88,7 @@ impl Table {
         let gateway = Process::gateway(&program, &config)?;
         let admin = gateway.admin.clone().unwrap_or_default();
         println!("  gateway   http://{}", gateway.address);
-        println!("  admin     http://{admin}/metrics  /endpoints  /readyz");
+        println!("  admin     http://{admin}");
         println!("  config    {}", config.display());
         wait_until_ready(&admin, token.expose(), endpoints.len())?;
         println!("ready\n");
@@ -100,6 +100,8 @@ impl Table {
             token.expose(),
             folder.path().display()
         );
+        println!("See how the endpoints are, in that shell:\n");
+        println!("curl -H \"Authorization: Bearer $MAITRED_ADMIN_TOKEN\" http://{admin}/endpoints\n");
         println!(
             "The endpoints are simulated: their words are nonsense by design. Access records follow; Ctrl-C ends.\n"
         );

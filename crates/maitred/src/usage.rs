@@ -58,6 +58,9 @@ pub(crate) fn run(args: &UsageArgs) -> anyhow::Result<ExitCode> {
         ReportFormat::Csv => Format::Csv,
         ReportFormat::Json => Format::Json,
     };
+    if lines.is_empty() {
+        eprintln!("no calls in that time; a call's row is there a moment after its end");
+    }
     print!("{}", report(format, &question, &lines));
     Ok(ExitCode::SUCCESS)
 }

@@ -152,3 +152,10 @@ fn what_has_no_use_here_is_refused() {
     check("[a, b]: 1\n", "the name of an option is text");
     check(": 1\n", "is missing before");
 }
+
+#[test]
+fn a_tab_is_pointed_at_where_it_is() {
+    let error = Node::parse("a:\n  b: one\n\tc: two\n").unwrap_err();
+    assert_eq!((error.region.line, error.region.column), (3, 1));
+    assert!(error.help.unwrap().contains("spaces"));
+}

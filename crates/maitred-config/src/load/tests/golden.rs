@@ -87,10 +87,11 @@ fn no_yaml() {
 fn a_tab_as_indent() {
     insta::assert_snapshot!(errors("version: 1\nauth:\n\tkeys: []\n"), @r"
     error: this is not YAML: tabs disallowed within this context (block indentation)
-     --> maitred.yaml:3:2
+     --> maitred.yaml:3:1
       |
     3 |  keys: []
-      |  ^
+      | ^
+      = help: indent with spaces; YAML takes no tabs there
     ");
 }
 
