@@ -22,7 +22,7 @@ use crate::alarm::AnswerLimits;
 use crate::answer::{AnswerHead, Asked};
 use crate::blank::Blank;
 use crate::events::{EventStream, Failure};
-use crate::fault::Fault;
+use crate::fault::{Fault, nameable};
 use crate::headers;
 use crate::link::{Link, Outgoing, Segments};
 use crate::through::{Reading, WHOLE_MAX, read};
@@ -428,7 +428,10 @@ fn judge_whole(body: &[u8]) -> Result<(), Failed> {
         )),
         BodyVerdict::Error(error) => {
             let fault = Fault::new(FaultKind::UpstreamError, "the model server failed while answering");
-            Err(failed(fault.with_detail(error.message), LeaseEnd::Failure))
+            Err(failed(
+                fault.with_detail(nameable("an error in place of an answer", &error)),
+                LeaseEnd::Failure,
+            ))
         }
     }
 }
@@ -450,7 +453,7 @@ async fn refusal(
     };
     let body = Blank::of(account.booking()).bytes(body);
     let error = UpstreamErrorBody::read(&body);
-    let detail = format!("HTTP {}: {}", plain.status, error.message);
+    let detail = nameable(format!("HTTP {}", plain.status), &error);
     let broken = |kind, message: &'static str, end| failed(Fault::new(kind, message).with_detail(detail.clone()), end);
     match judge_refusal(engine, plain, &error) {
         HeadVerdict::ClientError | HeadVerdict::UnknownPath | HeadVerdict::Relay | HeadVerdict::NotFound => {

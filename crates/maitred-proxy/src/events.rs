@@ -9,7 +9,7 @@ use maitred_llm::sse::{Event, Reader};
 use maitred_llm::{CallKind, EventKind, Pass, Reply, StreamFilter, UsageAsk, UsageTap};
 use maitred_types::{FaultKind, LeaseEnd, TokenCount, Usage};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, nameable};
 use crate::link::Link;
 
 /// Bytes of an answer's preamble that are held back while waiting for output. What exceeds them is sent on.
@@ -187,7 +187,7 @@ impl EventStream {
                 } else {
                     FaultKind::UpstreamError
                 };
-                self.fail(kind, format!("an error inside the stream: {}", body.message), end);
+                self.fail(kind, nameable("an error inside the stream", &body), end);
                 return Pass::Drop;
             }
             EventVerdict::Aborted => {

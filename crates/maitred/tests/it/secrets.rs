@@ -119,6 +119,19 @@ async fn drive(gateway: &Gateway, endpoint: &ScriptedEndpoint, key: &str) -> Vec
         answers.push(call(key, &body(false)).send(gateway.address).await);
         answers.push(call(key, &body(true)).send(gateway.address).await);
     }
+    // Errors that repeat the prompt, wherever there can be one.
+    let told = r#"{"error":{"message":"cannot: say canary-prompt-0009","type":"say canary-prompt-0009","code":500}}"#;
+    for status in [429, 500, 503] {
+        endpoint.on(CHAT, Play::json(status, told));
+        answers.push(call(key, &body(false)).send(gateway.address).await);
+    }
+    endpoint.on(CHAT, Play::json(200, told));
+    answers.push(call(key, &body(false)).send(gateway.address).await);
+    endpoint.on(CHAT, Play::stream().chunk(format!("data: {told}\n\n")).end());
+    answers.push(call(key, &body(true)).send(gateway.address).await);
+    let begun = Play::stream().chunk(vllm::chat_event(MODEL, "well"));
+    endpoint.on(CHAT, begun.chunk(format!("data: {told}\n\n")).end());
+    answers.push(call(key, &body(true)).send(gateway.address).await);
     // An answer that is none, and a stream that breaks.
     endpoint.on(CHAT, Play::json(200, "canary-answer-0010 is no JSON"));
     call(key, &body(false)).send(gateway.address).await;
