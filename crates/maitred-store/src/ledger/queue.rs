@@ -183,12 +183,13 @@ pub(super) fn write_until_closed(shared: &Shared, spool: &Spool, first: Segment,
 }
 
 /// Appends to the segment, or to the next one if it is full or done for.
-fn append(shared: &Shared, spool: &Spool, segment: &mut Segment, batch: &[u8]) -> io::Result<()> {
+pub(super) fn append(shared: &Shared, spool: &Spool, segment: &mut Segment, batch: &[u8]) -> io::Result<()> {
     if segment.length >= SEGMENT {
         next(shared, spool, segment)?;
     }
     let appended = segment.append(batch);
-    if appended.is_err() {
+    // One in which nothing stands is as good as a new one; a disk that refuses for long must not be filled with names.
+    if appended.is_err() && !segment.is_reusable() {
         next(shared, spool, segment)?;
     }
     appended

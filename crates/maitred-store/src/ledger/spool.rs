@@ -48,9 +48,13 @@ impl Spool {
     /// Opens a new segment for writing.
     pub(super) fn create(&self, number: u64) -> io::Result<Segment> {
         let path = segment_path(&self.folder, self.start, number);
-        let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        let file = OpenOptions::new().append(true).create_new(true).open(&path)?;
         // The file's name must be as durable as what will be in it.
-        File::open(&self.folder)?.sync_all()?;
+        if let Err(error) = File::open(&self.folder).and_then(|folder| folder.sync_all()) {
+            // Its number is free for the next try.
+            std::fs::remove_file(path)?;
+            return Err(error);
+        }
         Ok(Segment {
             file,
             number,
@@ -85,7 +89,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Appends bytes, whole or not at all as far as the disk lets it. After an error the segment is done for.
+    /// Appends bytes, whole or not at all as far as the disk lets it. After an error the segment is done for, unless nothing stands in it.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.is_torn {
             return Err(io::Error::other("the segment is torn"));
@@ -96,6 +100,11 @@ impl Segment {
         }
         self.length += bytes.len() as u64;
         Ok(())
+    }
+
+    /// Whether it can be written to after an error as if it were new.
+    pub(super) const fn is_reusable(&self) -> bool {
+        self.length == 0 && !self.is_torn
     }
 
     /// Waits until the disk has everything.
@@ -268,3 +277,6 @@ fn lock_path(folder: &Path, start: u64) -> PathBuf {
 fn segment_path(folder: &Path, start: u64, number: u64) -> PathBuf {
     folder.join(format!("{start:016x}-{number:08}.spool"))
 }
+
+#[cfg(test)]
+mod tests;
