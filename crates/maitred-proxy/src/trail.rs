@@ -14,7 +14,7 @@ impl Account {
             return;
         };
         let route = self.route.as_ref();
-        audit.enter(&CallEnded {
+        let entry = CallEnded {
             kind: "call",
             at: rfc3339(self.arrived_unix),
             request_id: self.request_id.as_str(),
@@ -33,6 +33,8 @@ impl Account {
             outcome: status.label(),
             fault: status.fault().map(FaultKind::label),
             status: self.status_shown(),
-        });
+            cut: false,
+        };
+        audit.enter(&entry.fitted());
     }
 }

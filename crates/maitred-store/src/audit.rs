@@ -110,10 +110,11 @@ impl Audit {
         self.shared.takes_calls()
     }
 
-    /// Enters something. Nobody waits for it.
+    /// Enters something. Nobody waits for it. What is too large is lost, which is counted and entered.
     pub fn enter(&self, entry: &impl Serialize) {
-        if let Some(members) = members(entry) {
-            self.shared.push(&members);
+        match members(entry) {
+            Some(members) => self.shared.push(&members),
+            None => self.shared.lose(),
         }
     }
 

@@ -3,6 +3,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
+/// Longest text of a call's entry in bytes, so that an entry fits whatever a client sends. Longer ones are cut.
+const TEXT_MAX: usize = 1024;
+
 /// A call that is over.
 #[derive(Clone, Debug, Serialize)]
 pub struct CallEnded<'a> {
@@ -51,6 +54,37 @@ pub struct CallEnded<'a> {
     pub fault: Option<&'static str>,
     /// The answer's status.
     pub status: u16,
+    /// A text was longer than an entry takes, and is there with its beginning only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+}
+
+impl CallEnded<'_> {
+    /// Cuts texts that are too long for an entry.
+    #[must_use]
+    pub fn fitted(mut self) -> Self {
+        let mut is_cut = false;
+        let whole = [&mut self.request_id, &mut self.tenant, &mut self.client, &mut self.path];
+        let parts = [
+            &mut self.user,
+            &mut self.key,
+            &mut self.issuer,
+            &mut self.model,
+            &mut self.served,
+            &mut self.pool,
+            &mut self.endpoint,
+        ];
+        for text in whole.into_iter().chain(parts.into_iter().flatten()) {
+            if text.len() > TEXT_MAX {
+                *text = text.get(..text.floor_char_boundary(TEXT_MAX)).unwrap_or_default();
+                is_cut = true;
+            }
+        }
+        Self {
+            cut: self.cut || is_cut,
+            ..self
+        }
+    }
 }
 
 /// An act of administration.

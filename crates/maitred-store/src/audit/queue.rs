@@ -74,11 +74,20 @@ impl Shared {
         };
         let mut state = self.state.lock();
         if state.bytes.len() + members.len() > limit {
-            state.lost += 1;
-            self.meters.lost.inc();
+            self.count_lost(&mut state);
             return;
         }
         self.append(&mut state, members);
+    }
+
+    /// An entry is lost. The next one that is written tells of it.
+    pub(super) fn lose(&self) {
+        self.count_lost(&mut self.state.lock());
+    }
+
+    fn count_lost(&self, state: &mut State) {
+        state.lost += 1;
+        self.meters.lost.inc();
     }
 
     pub(super) fn push_and_tell(&self, members: &[u8]) -> Option<oneshot::Receiver<()>> {

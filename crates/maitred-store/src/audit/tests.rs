@@ -71,6 +71,48 @@ fn what_is_entered_is_there_in_order_over_segments_and_starts() {
 }
 
 #[test]
+fn what_is_too_large_is_counted_and_calls_are_cut_to_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(&folder, 1 << 20);
+    let meters = Meters::new("0").audit();
+    let audit = Audit::open(&options, meters.clone()).unwrap();
+    let long = "\u{1}é".repeat(LINE_MAX);
+    audit.enter(&json!({ "kind": "denied", "target": long }));
+    assert_eq!(meters.lost.get(), 1);
+    let call = CallEnded {
+        kind: "call",
+        at: String::new(),
+        request_id: &long,
+        tenant: &long,
+        user: Some(&long),
+        key: Some(&long),
+        issuer: Some(&long),
+        shared_key: false,
+        client: &long,
+        path: &long,
+        model: Some(&long),
+        served: Some(&long),
+        pool: Some(&long),
+        endpoint: Some(&long),
+        attempts: 1,
+        outcome: "answered",
+        fault: None,
+        status: 200,
+        cut: false,
+    };
+    audit.enter(&call.fitted());
+    assert!(audit.close(Duration::from_secs(60)));
+    assert_eq!(meters.lost.get(), 1);
+    let (entries, report) = entries(&options);
+    assert_eq!(report.verdict, Verdict::Intact);
+    let of = |kind: &str| entries.iter().find(|entry| entry["kind"] == kind).unwrap();
+    assert_eq!(of("lost")["entries"], 1);
+    let path = of("call")["path"].as_str().unwrap();
+    assert!(long.starts_with(path) && path.len() > 1000, "{}", path.len());
+    assert_eq!(of("call")["cut"], true);
+}
+
+#[test]
 fn a_flipped_byte_in_any_segment_is_found_where_it_is() {
     let (_folder, options) = written(20);
     let files = segments(&options.folder).unwrap();
@@ -191,5 +233,6 @@ fn what_is_too_large_is_not_entered() {
     let audit = open(&options).unwrap();
     audit.enter(&json!({ "kind": "call", "text": "x".repeat(LINE_MAX) }));
     assert!(audit.close(Duration::from_secs(60)));
-    assert_eq!(entries(&options).0.len(), 2);
+    // Start, end, and that one was lost.
+    assert_eq!(entries(&options).0.len(), 3);
 }
