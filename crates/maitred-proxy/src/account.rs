@@ -258,7 +258,13 @@ impl Account {
         self.status = status.as_u16();
         self.response_bytes = body.len() as u64;
         self.detail = fault.detail.or_else(|| Some(fault.message.into_owned()));
-        self.close(OutcomeStatus::Failed(fault.kind), LeaseEnd::Failure);
+        // An attempt that is still under way was left, which says nothing of its endpoint.
+        let end = if self.booking.is_some() {
+            LeaseEnd::Cancelled
+        } else {
+            LeaseEnd::Failure
+        };
+        self.close(OutcomeStatus::Failed(fault.kind), end);
         response
     }
 

@@ -132,6 +132,10 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
             may_move,
         } = match attempt(account, call).await {
             Ok(answer) => return Ok(answer),
+            // The endpoint was at work for as long as the call may take: it is charged as if its client had left.
+            Err(failed) if failed.failure.fault.kind == FaultKind::CallTimeout => {
+                return Err(failed.failure.fault.after(first.as_ref()));
+            }
             Err(failed) => failed,
         };
         fault.detail = fault.detail.map(|detail| Blank::of(account.booking()).text(detail));
@@ -245,11 +249,15 @@ async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
         .booking()
         .map(maitred_runtime::Booking::engine)
         .unwrap_or_default();
-    match judge_head(&plain) {
+    let verdict = judge_head(&plain);
+    if verdict == HeadVerdict::Relay {
+        account.billing.begun();
+    }
+    match verdict {
         HeadVerdict::Relay if plain.is_event_stream() => {
             let stream = EventStream::new(link, engine, call.kind, call.usage_ask, call.event_max);
             let stream = Box::new(stream.into_chain(call.reply.clone()));
-            let stream = first_output(stream).await?;
+            let stream = first_output(account, call, stream).await?;
             Ok(Answer::Stream(head.status, headers::for_client(head.headers), stream))
         }
         HeadVerdict::Relay => {
@@ -363,9 +371,16 @@ impl Call {
     }
 }
 
-/// Reads a stream up to its first output.
-async fn first_output(mut stream: Box<EventStream>) -> Result<Box<EventStream>, Failed> {
+/// Reads a stream up to its first output. What it says of its usage is the attempt's, also if nothing comes of it.
+async fn first_output(
+    account: &mut Account,
+    call: &Call,
+    mut stream: Box<EventStream>,
+) -> Result<Box<EventStream>, Failed> {
     loop {
+        if call.kind.is_inference() {
+            account.usage = Some(stream.usage(call.input));
+        }
         if stream.may_begin() {
             return Ok(stream);
         }

@@ -1,10 +1,10 @@
 //! What a call is charged and what the ledger is told of it.
 //!
-//! A call is charged for the attempt that answered it, or that its client left. What failed attempts used stands on their own rows:
+//! A call is charged for the attempt that answered it, that its client left, or in which its time was up. What failed attempts used stands on their own rows:
 //! it was used, but it is not the caller's fault.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use maitred_runtime::{CallFacts, Ended, Expected, Kept, Price, Unavailable};
@@ -12,6 +12,9 @@ use maitred_types::{FaultKind, LeaseEnd, OutcomeStatus, Time, TokenCount, Usage,
 
 use crate::account::Account;
 use crate::fault::Fault;
+
+/// Output that is assumed where nobody saw it, of each choice: about what one sequence gets of a busy server.
+const TOKENS_PER_SECOND: u128 = 100;
 
 /// What is known of a call's costs.
 #[derive(Debug, Default)]
@@ -21,16 +24,42 @@ pub(crate) struct Billing {
     price: Option<Arc<Price>>,
     /// What one attempt is expected to use; `None` if no model is to work.
     expected: Option<Expected>,
+    /// What an attempt can generate.
+    bound: OutputBound,
     /// When the attempt that is under way was sent to its endpoint, in nanoseconds of the gateway's clock; 0 before that.
     sent: AtomicU64,
     /// The share of its endpoint's time that the attempt had which has ended last.
     pub(crate) share: Duration,
+    /// Whether the endpoint has said of this attempt that it answers.
+    is_begun: AtomicBool,
     kept: Option<Kept>,
+}
+
+/// What a call can generate at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OutputBound {
+    /// Output tokens of all choices together.
+    pub(crate) tokens: TokenCount,
+    /// Choices, which are generated side by side.
+    pub(crate) choices: u64,
+}
+
+impl OutputBound {
+    /// Output that an endpoint may have made in so much time.
+    fn after(self, time: Duration) -> TokenCount {
+        let of_one = u64::try_from(time.as_millis() / (1000 / TOKENS_PER_SECOND)).unwrap_or(u64::MAX);
+        self.tokens
+            .min(TokenCount::saturating_from(of_one.saturating_mul(self.choices)))
+    }
 }
 
 impl Billing {
     /// The call is admitted: it will be charged and entered.
-    pub(crate) fn admitted(price: Option<Arc<Price>>, expected: Option<(TokenCount, TokenCount)>) -> Self {
+    pub(crate) fn admitted(
+        price: Option<Arc<Price>>,
+        expected: Option<(TokenCount, TokenCount)>,
+        bound: OutputBound,
+    ) -> Self {
         let expected = expected.map(|(input, output)| Expected {
             input,
             output,
@@ -40,13 +69,20 @@ impl Billing {
             is_admitted: true,
             price,
             expected,
+            bound,
             ..Self::default()
         }
     }
 
     /// From now on the endpoint may be at work.
     pub(crate) fn sent(&self, now: Time) {
+        self.is_begun.store(false, Ordering::Relaxed);
         self.sent.store(now.as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    /// The endpoint has accepted the call and answers: whatever it says from here on, it has worked.
+    pub(crate) fn begun(&self) {
+        self.is_begun.store(true, Ordering::Relaxed);
     }
 
     /// What the attempt cost that has ended last, and used so much.
@@ -71,11 +107,7 @@ impl Billing {
         let (None, Some(expected), true) = (known, self.expected, sent > 0) else {
             return known;
         };
-        let output = match cause {
-            // Nobody saw how far the answer was.
-            Some(FaultKind::ClientClosed | FaultKind::CallTimeout | FaultKind::Draining) if !is_stream => {
-                expected.output.min(unseen_output(now - Time::from_nanos(sent)))
-            }
+        let may_have_worked = match cause {
             Some(
                 FaultKind::ClientClosed
                 | FaultKind::CallTimeout
@@ -85,22 +117,23 @@ impl Billing {
                 | FaultKind::UpstreamBroken
                 | FaultKind::UpstreamAborted
                 | FaultKind::UpstreamMalformed,
-            ) => TokenCount::ZERO,
-            _ => return None,
+            ) => true,
+            Some(FaultKind::UpstreamError | FaultKind::UpstreamOverloaded) => self.is_begun.load(Ordering::Relaxed),
+            _ => false,
         };
-        Some(Usage {
+        may_have_worked.then(|| Usage {
             input: expected.input,
             cached_input: None,
-            output,
+            // Of an answer that comes all at once nobody saw how far it was; of a stream there was nothing to see.
+            output: if is_stream {
+                TokenCount::ZERO
+            } else {
+                self.bound.after(now - Time::from_nanos(sent))
+            },
             reasoning: None,
             source: UsageSource::Estimated,
         })
     }
-}
-
-/// Output that a model may have made in so much time: 100 tokens a second, about what one sequence gets of a busy server.
-fn unseen_output(time: Duration) -> TokenCount {
-    TokenCount::saturating_from(u64::try_from(time.as_millis() / 10).unwrap_or(u64::MAX))
 }
 
 impl Account {
@@ -207,22 +240,38 @@ mod tests {
     #[test]
     fn what_may_have_been_used_is_estimated_and_nothing_else() {
         let (input, output) = (TokenCount::new(100), TokenCount::new(20));
-        let billing = Billing::admitted(None, Some((input, output)));
+        let bound = OutputBound {
+            tokens: TokenCount::new(2100),
+            choices: 2,
+        };
+        let billing = Billing::admitted(None, Some((input, output)), bound);
         let tokens = |cause, is_stream| {
-            let usage = billing.burned(None, Some(cause), (is_stream, Time::from_millis(1100)))?;
+            let usage = billing.burned(None, Some(cause), (is_stream, Time::from_millis(11_000)))?;
             assert_eq!(usage.source, UsageSource::Estimated);
             Some((usage.input.get(), usage.output.get()))
         };
         // Nothing was sent yet.
         assert_eq!(tokens(FaultKind::ClientClosed, false), None);
         billing.sent(Time::from_millis(1000));
-        // A tenth of a second: ten tokens at most.
-        assert_eq!(tokens(FaultKind::ClientClosed, false), Some((100, 10)));
+        // Ten seconds: a thousand tokens of each choice, however few were expected.
+        assert_eq!(tokens(FaultKind::ClientClosed, false), Some((100, 2000)));
+        assert_eq!(tokens(FaultKind::CallTimeout, false), Some((100, 2000)));
+        assert_eq!(tokens(FaultKind::UpstreamBroken, false), Some((100, 2000)));
         assert_eq!(tokens(FaultKind::ClientClosed, true), Some((100, 0)));
-        assert_eq!(tokens(FaultKind::UpstreamBroken, false), Some((100, 0)));
         // The endpoint refused, so it did not work.
         assert_eq!(tokens(FaultKind::UpstreamOverloaded, true), None);
         assert_eq!(tokens(FaultKind::UpstreamError, true), None);
+        // It began to answer, so it did.
+        billing.begun();
+        assert_eq!(tokens(FaultKind::UpstreamOverloaded, true), Some((100, 0)));
+        assert_eq!(tokens(FaultKind::UpstreamError, false), Some((100, 2000)));
+        // No more than the call allows.
+        billing.sent(Time::from_millis(1));
+        assert_eq!(tokens(FaultKind::ClientClosed, false), Some((100, 2100)));
+        let none = Billing::admitted(None, Some((input, output)), OutputBound::default());
+        none.sent(Time::from_millis(1));
+        let usage = none.burned(None, Some(FaultKind::ClientClosed), (false, Time::from_millis(60_000)));
+        assert_eq!(usage.unwrap().output, TokenCount::ZERO);
         // What is known is not estimated over, were it zero.
         let known = Usage {
             input: TokenCount::ZERO,

@@ -15,7 +15,7 @@ use maitred_types::{FaultKind, TokenCount};
 use crate::account::Account;
 use crate::alarm::AnswerLimits;
 use crate::attempt::{Answer, Call, run};
-use crate::billing::Billing;
+use crate::billing::{Billing, OutputBound};
 use crate::body::ClientBody;
 use crate::fault::Fault;
 use crate::gate::{Client, Gate};
@@ -137,7 +137,7 @@ fn admit(
     let most = (edited.input, edited.output_limit, kind.generates());
     quota::reserve(account, most, price.as_deref())?;
     let expected = kind.is_inference().then_some((edited.input, edited.output));
-    account.billing = Billing::admitted(price, expected);
+    account.billing = Billing::admitted(price, expected, edited.bound);
     Ok(())
 }
 
@@ -240,6 +240,7 @@ struct Edited {
     output: TokenCount,
     /// What the client allows, if it says.
     output_limit: Option<TokenCount>,
+    bound: OutputBound,
     prompt: Prompt,
     reply: Option<Reply>,
 }
@@ -256,6 +257,7 @@ fn edit(account: &Account, (kind, route): (CallKind, &Route), view: Option<&Body
             input,
             output: TokenCount::ZERO,
             output_limit: None,
+            bound: OutputBound::default(),
             prompt: Prompt::default(),
             reply: None,
         };
@@ -285,6 +287,15 @@ fn edit(account: &Account, (kind, route): (CallKind, &Route), view: Option<&Body
             TokenCount::ZERO
         },
         output_limit: limit,
+        bound: if kind.generates() {
+            OutputBound {
+                // Without a limit the model goes on for as long as its context is, which is longer than a call may take.
+                tokens: limit.unwrap_or(TokenCount::new(u32::MAX)),
+                choices: view.choices(),
+            }
+        } else {
+            OutputBound::default()
+        },
     }
 }
 

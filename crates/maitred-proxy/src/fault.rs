@@ -35,6 +35,17 @@ impl Fault {
         }
     }
 
+    /// Adds to what only the record shows how an earlier attempt failed.
+    pub(crate) fn after(self, earlier: Option<&Self>) -> Self {
+        let Some(earlier) = earlier else { return self };
+        let (now, label) = (self.detail.as_deref().unwrap_or(&self.message), earlier.kind.label());
+        let detail = match &earlier.detail {
+            Some(detail) => format!("{now}; an earlier attempt failed: {label}, {detail}"),
+            None => format!("{now}; an earlier attempt failed: {label}"),
+        };
+        self.with_detail(detail)
+    }
+
     /// Adds what only the record shows.
     pub(crate) fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use maitred_test::{Connection, Folder, Request, Signal, eventually};
+use maitred_test::{Connection, Folder, Play, Request, ScriptedEndpoint, Signal, eventually};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -214,6 +214,53 @@ async fn who_leaves_while_the_beginning_is_written_is_in_it_once() {
         .unwrap()
         .count();
     assert_eq!(spooled, 0, "no segment is kept for a call without an end");
+}
+
+#[tokio::test]
+async fn what_failed_and_timed_out_attempts_used_is_in_it() {
+    let endpoint = ScriptedEndpoint::start(MODEL).await;
+    let config = Config::of([endpoint.address()])
+        .file(LEDGER)
+        .file("timeouts: { connect: 500ms, first_token: 1s, idle: 2s, total: 2s }")
+        .pool("ejection: { failures: 1000 }");
+    let gateway = served(laid(&config).await, &config, 1).await;
+    let error = r#"{"error":{"message":"it broke","type":"InternalServerError","code":500}}"#;
+    let opened = format!(
+        "data: {{\"id\":\"1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"{MODEL}\",\
+         \"choices\":[{{\"index\":0,\"delta\":{{\"role\":\"assistant\",\"content\":\"\"}},\"finish_reason\":null}}],\
+         \"usage\":{{\"prompt_tokens\":1234,\"completion_tokens\":0,\"total_tokens\":1234}}}}\n\n"
+    );
+    let failing = format!("data: {error}\n\n");
+    let ask = async |name: &str, stream: bool| {
+        let status = call(name, stream, 5000).send(gateway.address).await.status();
+        assert!(status >= 500, "{name}: {status}");
+    };
+    // It said what it had read before it failed; it only failed; it refused.
+    endpoint.on(
+        CHAT,
+        Play::stream().chunk(opened.as_str()).chunk(failing.as_str()).end(),
+    );
+    ask("said", true).await;
+    endpoint.on(CHAT, Play::stream().chunk(failing.as_str()).end());
+    ask("unsaid", true).await;
+    endpoint.on(CHAT, Play::json(200, error));
+    ask("whole", false).await;
+    endpoint.on(CHAT, Play::json(500, error));
+    ask("refused", false).await;
+    // It works until the call's time is up.
+    endpoint.on(CHAT, Play::silence());
+    ask("late", false).await;
+    gateway.until_idle().await;
+    let Gateway { mut child, folder, .. } = gateway;
+    child.signal(Signal::Terminate);
+    assert!(child.exit().await.success());
+    let lines = usage(&folder, "task").await;
+    let lost = |task: &str| total(&lines, task, &["lost_tokens"]);
+    assert_eq!((lost("said"), lost("refused"), lost("late")), (1234, 0, 0), "{lines:?}");
+    assert!(lost("unsaid") > 0 && lost("whole") > 0, "{lines:?}");
+    let late = total(&lines, "late", &["output_tokens"]);
+    assert!((150..400).contains(&late), "two seconds' worth: {lines:?}");
+    assert_eq!(total(&lines, "late", &["estimated"]), 1, "{lines:?}");
 }
 
 #[tokio::test]

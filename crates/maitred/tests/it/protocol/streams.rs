@@ -208,6 +208,15 @@ async fn with_no_other_endpoint_the_silence_is_an_error() {
             (&"failed".into(), &504.into()),
             "{record}"
         );
+        // Whose time is up is charged like one that left; a silent endpoint is not the caller's fault.
+        let (output, source) = (record["output_tokens"].as_u64(), record["usage_source"].as_str());
+        if fault == "call_timeout" {
+            // A second's worth.
+            assert!((80..200).contains(&output.unwrap_or_default()), "{record}");
+            assert_eq!(source, Some("estimated"), "{record}");
+        } else {
+            assert_eq!((output, source), (None, None), "{record}");
+        }
         assert_eq!(
             endpoint.next_on(CHAT).await.ended().await,
             maitred_test::End::CallerClosed
