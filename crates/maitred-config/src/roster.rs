@@ -149,6 +149,15 @@ impl Change {
         Ok(Self(Kind::RemoveLimit(read(name.into())?)))
     }
 
+    /// The id of the key that is no longer let in, if this is a revocation.
+    #[must_use]
+    pub fn revoked(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::RevokeKey(id) => Some(id.id.as_str()),
+            _ => None,
+        }
+    }
+
     /// What is done, in words.
     #[must_use]
     pub const fn action(&self) -> &'static str {
@@ -271,6 +280,13 @@ impl Roster {
             )));
         }
         over::fits_key(key, base)
+    }
+
+    /// This, but the keys of these ids are not let in.
+    #[must_use]
+    pub fn refusing<'a>(mut self, ids: impl Iterator<Item = &'a str>) -> Self {
+        self.revoked.extend(ids.map(KeyId::from));
+        self
     }
 
     /// Makes `change`, and gives what was before and is now.

@@ -145,6 +145,15 @@ fn shown(key: &NewKey, made: Result<Changed, NotChanged>) -> Response {
 
 fn told(made: Result<Changed, NotChanged>) -> Response {
     match made {
+        Ok(changed) if changed.is_pending => {
+            let body = json!({
+                "version": changed.version,
+                "diff": changed.diff,
+                "pending": true,
+                "note": "in force on this gateway; the others will be told when the server by which they share changes is back",
+            });
+            (StatusCode::ACCEPTED, Json(body)).into_response()
+        }
         Ok(changed) => Json(json!({ "version": changed.version, "diff": changed.diff })).into_response(),
         Err(error) => refused(error),
     }

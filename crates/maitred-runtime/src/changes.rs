@@ -4,8 +4,11 @@
 //! A change is, in this order: checked; entered in the audit; published, if gateways share their changes, under the next number,
 //! which the server gives to one gateway only; written to this gateway's journal; in force; confirmed. A gateway that dies in between
 //! finds it in its journal, or in the server's stream, when it starts again.
+//!
+//! Only a revocation does not wait for the others: when they cannot be told it holds here at once, is kept [beside the
+//! journal](pending), and is published later.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,11 +20,16 @@ use maitred_store::chain::ChainError;
 use maitred_store::journal::{Journal, Published, SharedJournal};
 use maitred_tenant::{Actor, KeyHash, NEW_KEY_RANDOM_BYTES, NewKey, Role};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::acts::Deed;
 use crate::runtime::Runtime;
+use listener::{Listener, News};
+use pending::{Pending, Revocation};
+
+mod listener;
+mod pending;
 
 /// Changes that wait for their turn.
 const WAITING_MAX: usize = 64;
@@ -46,6 +54,8 @@ pub struct Changed {
     pub version: u64,
     /// What was before and is now.
     pub diff: Value,
+    /// It is in force here, and the other gateways do not know of it yet. `version` is the newest that they do.
+    pub is_pending: bool,
 }
 
 /// Why a change was not made.
@@ -83,12 +93,14 @@ struct Line {
 }
 
 impl Runtime {
-    /// From now on tenants, keys and limits can be changed at run time. What was changed before is in force when this returns. Must be
-    /// called on the runtime that runs the background tasks, once, after the audit is kept.
+    /// From now on tenants, keys and limits can be changed at run time. What was changed before is in force when this returns, on other
+    /// gateways too if their server answers. Must be called on the runtime that runs the background tasks, once, after the audit is
+    /// kept.
     ///
     /// # Errors
-    /// The journal cannot be read, or something in it was changed; or the server's address is none.
-    pub fn keep_changes(self: &Arc<Self>, options: ChangeOptions) -> Result<(), KeepError> {
+    /// The journal cannot be read, something in it was changed, or its end was cut off; the other gateways' changes are others; or
+    /// the server's address is none.
+    pub async fn keep_changes(self: &Arc<Self>, options: ChangeOptions) -> Result<(), KeepError> {
         let journal = Journal::open(&options.journal).map_err(KeepError::Journal)?;
         let shared = options
             .shared
@@ -101,15 +113,27 @@ impl Runtime {
                 serde_json::from_slice(line).map_err(|error| KeepError::Newer(options.journal.clone(), error))?;
             roster.apply(&line.change);
         }
-        self.set_roster(Arc::new(roster.clone()));
-        self.meters().changes_version(journal.head().number);
+        let pending = Pending::open(&options.journal)
+            .map_err(|error| KeepError::Journal(ChainError::File(options.journal.clone(), error)))?;
         let (sender, proposals) = mpsc::channel(WAITING_MAX);
-        let maker = Maker {
+        let mut maker = Maker {
             runtime: Arc::downgrade(self),
             roster,
             journal,
             shared,
+            pending,
+            is_complete: false,
         };
+        let audited = self.audit().map(|audit| audit.changes_in_force()).transpose();
+        let audited = audited.map_err(KeepError::Journal)?.flatten();
+        maker.meet_others(&options.journal).await?;
+        let head = maker.journal.head().number;
+        if let Some(audited) = audited.filter(|audited| *audited > head) {
+            let journal = options.journal;
+            return Err(KeepError::Cut { journal, head, audited });
+        }
+        maker.is_complete = true;
+        maker.put_in_force(self);
         self.tasks().spawn_until_stop(maker.work(proposals));
         self.set_changes(Changes(sender));
         Ok(())
@@ -162,6 +186,22 @@ pub enum KeepError {
     Newer(PathBuf, serde_json::Error),
     /// The server's address has not the form of one.
     Server(LogError),
+    /// The gateways of the group have made other changes than this one.
+    Differs {
+        /// This one's.
+        journal: PathBuf,
+        /// A version that is another there.
+        version: u64,
+    },
+    /// The journal ends before what the audit says was in force.
+    Cut {
+        /// The journal.
+        journal: PathBuf,
+        /// Its newest version.
+        head: u64,
+        /// The newest version in the audit.
+        audited: u64,
+    },
 }
 
 impl std::fmt::Display for KeepError {
@@ -174,6 +214,19 @@ impl std::fmt::Display for KeepError {
                 path.display()
             ),
             Self::Server(error) => error.fmt(f),
+            Self::Differs { journal, version } => write!(
+                f,
+                "{} does not belong to the changes that the gateways of this group share: version {version} is another. A gateway joins a \
+                 group without changes of its own: look which keys it has revoked, move the journal and the audit's folder aside, start \
+                 it, and revoke them again",
+                journal.display()
+            ),
+            Self::Cut { journal, head, audited } => write!(
+                f,
+                "{} ends with version {head}, but version {audited} was in force by the audit: changes are missing, revocations perhaps. \
+                 Put the journal back from a copy; to go on without them, move the audit's folder aside",
+                journal.display()
+            ),
         }
     }
 }
@@ -186,27 +239,74 @@ struct Maker {
     roster: Roster,
     journal: Journal,
     shared: Option<SharedJournal>,
+    pending: Pending,
+    /// Whether the journal has all that the audit says was in force; only then the audit is told what is now.
+    is_complete: bool,
 }
 
 impl Maker {
+    /// Takes over what the others have changed meanwhile, before anything is served. A server that does not answer is no reason not to.
+    async fn meet_others(&mut self, journal: &Path) -> Result<(), KeepError> {
+        let Some(shared) = self.shared.clone() else {
+            return Ok(());
+        };
+        match self.catch_up(&shared).await {
+            Ok(None) => Ok(()),
+            Ok(Some(version)) => Err(KeepError::Differs {
+                journal: journal.to_owned(),
+                version,
+            }),
+            Err(error) => {
+                tracing::warn!(%error, "changes of other gateways cannot be read; starting with those that are known");
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads what the server has after this journal; the number of a line that differs if it has another journal.
+    async fn catch_up(&mut self, shared: &SharedJournal) -> Result<Option<u64>, LogError> {
+        let differs = shared.difference(self.journal.lines()).await?;
+        if differs.is_some() {
+            return Ok(differs);
+        }
+        let newest = shared.newest().await?;
+        let mut reader = shared.reader(self.journal.head().number).await?;
+        let mut before = None;
+        // A line that does not fit ends it: the listener finds it again and says so.
+        while self.journal.head().number < newest && before != Some(self.journal.head().number) {
+            before = Some(self.journal.head().number);
+            for line in reader.next().await? {
+                self.absorb(&line);
+            }
+        }
+        Ok(None)
+    }
+
     async fn work(mut self, mut proposals: mpsc::Receiver<Proposal>) {
-        let (sender, mut lines) = mpsc::channel(WAITING_MAX);
+        let (sender, mut news) = mpsc::channel(WAITING_MAX);
         if let (Some(shared), Some(runtime)) = (self.shared.clone(), self.runtime.upgrade()) {
             let listener = Listener {
                 shared,
-                after: self.journal.head().number,
                 own: self.journal.lines().to_vec(),
             };
             runtime.tasks().spawn_until_stop(listener.listen(sender));
+        }
+        if self.shared.is_none() {
+            // Those of a time in which there was one.
+            self.settle(&mut news).await;
         }
         loop {
             tokio::select! {
                 biased;
                 // With no server nobody sends, and the channel is closed.
-                Some(line) = lines.recv() => self.absorb(&line),
+                Some(heard) = news.recv() => {
+                    if self.hear(heard) {
+                        self.settle(&mut news).await;
+                    }
+                }
                 proposal = proposals.recv() => {
                     let Some(proposal) = proposal else { return };
-                    let made = self.make(&proposal, &mut lines).await;
+                    let made = self.make(&proposal, &mut news).await;
                     // Who has left hears nothing.
                     let _gone = proposal.told.send(made);
                 }
@@ -214,7 +314,7 @@ impl Maker {
         }
     }
 
-    async fn make(&mut self, proposal: &Proposal, lines: &mut mpsc::Receiver<Vec<u8>>) -> Result<Changed, NotChanged> {
+    async fn make(&mut self, proposal: &Proposal, news: &mut mpsc::Receiver<News>) -> Result<Changed, NotChanged> {
         let Some(runtime) = self.runtime.upgrade() else {
             return Err(NotChanged::Unavailable("the gateway is ending".to_owned()));
         };
@@ -222,6 +322,10 @@ impl Maker {
             let base = runtime.base();
             let change = (proposal.make)(&self.roster, &base).map_err(NotChanged::Refused)?;
             self.roster.check(&change, &base).map_err(NotChanged::Refused)?;
+            if change.revoked().is_none() && self.pending.has(change.target()) {
+                let why = format!("the key `{}` is revoked", change.target());
+                return Err(NotChanged::Refused(ChangeRefusal::Conflict(why)));
+            }
             let diff = self.roster.clone().apply(&change);
             let version = self.journal.head().number + 1;
             let deed = Deed {
@@ -233,24 +337,99 @@ impl Maker {
             let entered = runtime.enter_act(&proposal.actor, deed.clone()).await;
             entered.map_err(|error| NotChanged::Unavailable(error.to_string()))?;
             match self.write(&runtime, &proposal.actor, &change, &diff).await {
-                Ok(true) => return Ok(Changed { version, diff }),
+                Ok(true) => {
+                    return Ok(Changed {
+                        version,
+                        diff,
+                        is_pending: false,
+                    });
+                }
                 Ok(false) => {
                     // Another gateway was first with this number; what it did comes next.
                     runtime.note_act("undone", &proposal.actor, deed);
-                    let next = tokio::time::timeout(RETRY * 10, lines.recv()).await;
-                    if let Ok(Some(line)) = next {
-                        self.absorb(&line);
+                    let next = tokio::time::timeout(RETRY * 10, news.recv()).await;
+                    if let Ok(Some(heard)) = next {
+                        self.hear(heard);
                     }
                 }
                 Err(why) => {
                     runtime.note_act("undone", &proposal.actor, deed);
-                    return Err(NotChanged::Unavailable(why));
+                    return match change.revoked() {
+                        Some(id) if self.shared.is_some() => {
+                            self.refuse_here(&runtime, &proposal.actor, id, &why).await
+                        }
+                        Some(_) | None => Err(NotChanged::Unavailable(why)),
+                    };
                 }
             }
         }
         Err(NotChanged::Unavailable(
             "other gateways were always first; try again".to_owned(),
         ))
+    }
+
+    /// A key is no longer let in here, although the others cannot be told.
+    async fn refuse_here(
+        &mut self,
+        runtime: &Runtime,
+        actor: &Actor,
+        id: &str,
+        why: &str,
+    ) -> Result<Changed, NotChanged> {
+        let was_new = !self.pending.has(id);
+        let diff = json!({ "before": { "revoked": !was_new }, "after": { "revoked": true, "pending": true } });
+        if was_new {
+            tracing::warn!(
+                key = id,
+                why,
+                "a key is revoked here, and the other gateways will be told later"
+            );
+            let deed = Deed {
+                action: "revoke key",
+                target: id,
+                diff: diff.clone(),
+                version: None,
+            };
+            let entered = runtime.enter_act(actor, deed).await;
+            entered.map_err(|error| NotChanged::Unavailable(error.to_string()))?;
+            let kept = self.keep_pending(runtime, actor, id);
+            kept.map_err(|error| NotChanged::Unavailable(format!("refused here until a restart only: {error}")))?;
+        }
+        Ok(Changed {
+            version: self.journal.head().number,
+            diff,
+            is_pending: true,
+        })
+    }
+
+    fn keep_pending(&mut self, runtime: &Runtime, actor: &Actor, id: &str) -> std::io::Result<()> {
+        let revocation = Revocation {
+            id: id.to_owned(),
+            at: rfc3339(runtime.clock().unix_now()),
+            by: (*actor.name).to_owned(),
+            role: actor.role.name().to_owned(),
+        };
+        let kept = tokio::task::block_in_place(|| self.pending.add(revocation));
+        self.put_in_force(runtime);
+        kept
+    }
+
+    /// Makes the changes that were waiting for the server.
+    async fn settle(&mut self, news: &mut mpsc::Receiver<News>) {
+        for revocation in self.pending.all().to_vec() {
+            let id = revocation.id.clone();
+            let proposal = Proposal {
+                actor: revocation.actor(),
+                make: Box::new(move |_, _| Change::revoke_key(&id)),
+                told: oneshot::channel().0,
+            };
+            match self.make(&proposal, news).await {
+                Ok(made) if made.is_pending => return,
+                // One of a key that only others know stays refused here.
+                Ok(_) | Err(NotChanged::Refused(_)) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     /// Publishes and writes a change; `false` if another gateway has taken its number.
@@ -271,11 +450,14 @@ impl Maker {
                 Published::Yes => {}
                 Published::Taken => return Ok(false),
                 Published::Behind(_) => return Err("the server forgets what it is told".to_owned()),
+                Published::Foreign => {
+                    return Err("the gateways of the group have made other changes than this one".to_owned());
+                }
             }
         }
         self.keep(&sealed)?;
         self.roster.apply(change);
-        self.put_in_force(runtime);
+        self.is_journalled(runtime, change);
         Ok(true)
     }
 
@@ -287,8 +469,59 @@ impl Maker {
     }
 
     fn put_in_force(&self, runtime: &Runtime) {
-        runtime.set_roster(Arc::new(self.roster.clone()));
-        runtime.meters().changes_version(self.journal.head().number);
+        runtime.set_roster(Arc::new(self.roster.clone().refusing(self.pending.ids())));
+        let version = self.journal.head().number;
+        runtime.meters().changes_version(version);
+        if self.is_complete {
+            runtime.note_changes_in_force(version);
+        }
+    }
+
+    fn is_journalled(&mut self, runtime: &Runtime, change: &Change) {
+        let settled = change
+            .revoked()
+            .map(|id| tokio::task::block_in_place(|| self.pending.settle(id)));
+        if let Some(Err(error)) = settled {
+            tracing::warn!(%error, "a revocation that is in the journal stays among those that are not");
+        }
+        self.put_in_force(runtime);
+    }
+
+    /// Takes what is heard of other gateways; `true` if they can be told something now.
+    fn hear(&mut self, heard: News) -> bool {
+        match heard {
+            News::Line(line) => self.absorb(&line),
+            News::Differs(version) => {
+                if let Some(runtime) = self.runtime.upgrade() {
+                    runtime.meters().change_failed();
+                }
+                tracing::error!(
+                    version,
+                    "the gateways of the group have made other changes than this one; only their revocations are taken over until it joins \
+                     them: move its journal aside and start it again"
+                );
+            }
+            News::Reached => return !self.pending.all().is_empty(),
+        }
+        false
+    }
+
+    /// Holds a key for revoked that a gateway with another journal has revoked: that is safe whatever else differs.
+    fn absorb_foreign(&mut self, runtime: &Runtime, line: &Line) {
+        let Some(id) = line.change.revoked().filter(|id| !self.pending.has(id)) else {
+            return;
+        };
+        let actor = actor_of(line);
+        if let Err(error) = self.keep_pending(runtime, &actor, id) {
+            tracing::error!(key = id, %error, "a key that another gateway has revoked is refused until a restart only");
+        }
+        let deed = Deed {
+            action: line.change.action(),
+            target: id,
+            diff: json!({ "after": { "revoked": true, "pending": true } }),
+            version: None,
+        };
+        runtime.note_act("change", &actor, deed);
     }
 
     /// Takes over what another gateway has changed.
@@ -298,18 +531,20 @@ impl Maker {
         if self.journal.lines().iter().rev().any(|own| own == line) {
             return;
         }
-        let parsed = serde_json::from_slice::<Line>(line).map_err(|error| error.to_string());
-        let read = parsed.and_then(|parsed| {
-            self.journal.fits(line).map_err(|flaw| flaw.to_string())?;
-            Ok(parsed)
-        });
-        let change = match read {
-            Ok(change) => change,
-            Err(error) => {
+        let parsed = serde_json::from_slice::<Line>(line);
+        let flaw = self.journal.fits(line).err().map(|flaw| flaw.to_string());
+        let change = match (parsed, flaw) {
+            (Ok(change), None) => change,
+            (parsed, flaw) => {
+                runtime.meters().change_failed();
+                let error = flaw.unwrap_or_else(|| "this maitred does not know it".to_owned());
                 tracing::error!(
                     error,
-                    "a change of another gateway does not follow those of this one; it is not taken over"
+                    "a change of another gateway does not follow those of this one; it is not taken over unless it is a revocation"
                 );
+                if let Ok(change) = parsed {
+                    self.absorb_foreign(&runtime, &change);
+                }
                 return;
             }
         };
@@ -319,12 +554,8 @@ impl Maker {
             tracing::error!(error, "a change of another gateway is in force and not in the journal");
         }
         self.roster.apply(&change.change);
-        self.put_in_force(&runtime);
-        let role = Role::ALL.iter().find(|role| role.name() == change.role);
-        let actor = Actor {
-            name: change.by.as_str().into(),
-            role: role.copied().unwrap_or(Role::Viewer),
-        };
+        self.is_journalled(&runtime, &change.change);
+        let actor = actor_of(&change);
         let deed = Deed {
             action: change.change.action(),
             target: change.change.target(),
@@ -338,44 +569,26 @@ impl Maker {
 /// Publishes the line after the journal's, and before it what the server has forgotten.
 async fn publish(shared: &SharedJournal, journal: &Journal, line: &[u8]) -> Result<Published, LogError> {
     let number = journal.head().number + 1;
-    let published = shared.publish(number, line).await?;
-    if !matches!(published, Published::Behind(_)) {
-        return Ok(published);
+    let before = journal.lines().last().map_or(&[][..], Vec::as_slice);
+    let published = shared.publish(number, line, before).await?;
+    match published {
+        Published::Taken if shared.difference(journal.lines()).await?.is_some() => return Ok(Published::Foreign),
+        Published::Behind(_) => {}
+        Published::Yes | Published::Taken | Published::Foreign => return Ok(published),
     }
-    shared.give_back(journal.lines()).await?;
-    shared.publish(number, line).await
+    if shared.give_back(journal.lines()).await?.is_some() {
+        return Ok(Published::Foreign);
+    }
+    shared.publish(number, line, before).await
 }
 
-/// Reads what other gateways change.
-struct Listener {
-    shared: SharedJournal,
-    after: u64,
-    own: Vec<Vec<u8>>,
-}
-
-impl Listener {
-    async fn listen(mut self, lines: mpsc::Sender<Vec<u8>>) {
-        loop {
-            let Err(error) = self.listen_until_error(&lines).await else {
-                return;
-            };
-            tracing::warn!(%error, "changes of other gateways cannot be read; going on with those that are known");
-            tokio::time::sleep(RETRY).await;
-        }
-    }
-
-    async fn listen_until_error(&mut self, lines: &mpsc::Sender<Vec<u8>>) -> Result<(), LogError> {
-        // A server that has lost its memory gets back what is known here. Others do the same; it takes each number once.
-        self.shared.give_back(&self.own).await?;
-        let mut reader = self.shared.reader(self.after).await?;
-        loop {
-            for line in reader.next().await? {
-                self.after += 1;
-                self.own.push(line.clone());
-                if lines.send(line).await.is_err() {
-                    return Ok(());
-                }
-            }
-        }
+fn actor_of(line: &Line) -> Actor {
+    let role = Role::ALL.iter().find(|role| role.name() == line.role);
+    Actor {
+        name: line.by.as_str().into(),
+        role: role.copied().unwrap_or(Role::Viewer),
     }
 }
+
+#[cfg(test)]
+mod tests;

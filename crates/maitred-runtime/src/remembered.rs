@@ -198,7 +198,7 @@ fn beside(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn folder(path: &Path) -> &Path {
+pub(crate) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         Some(_) | None => Path::new("."),

@@ -18,7 +18,7 @@ use maitred_obs::{AuditMeters, rfc3339};
 use maitred_types::UnixMillis;
 use serde::Serialize;
 
-pub use entry::{Act, CallEnded};
+pub use entry::{Act, CHANGES, CallEnded, ChangesInForce};
 pub use verify::{Report, Segment, Verdict, segments, verify};
 
 use crate::chain::{ChainError, ChainFile, Head, LINE_MAX, claimed};
@@ -54,6 +54,7 @@ pub struct AuditOptions {
 pub struct Audit {
     shared: Arc<Shared>,
     now: fn() -> UnixMillis,
+    folder: PathBuf,
     /// Held as long as this process lives.
     _lock: File,
 }
@@ -90,6 +91,7 @@ impl Audit {
         let audit = Self {
             shared: Arc::clone(&shared),
             now: options.now,
+            folder: folder.clone(),
             _lock: lock,
         };
         audit.enter(&entry::Started {
@@ -102,6 +104,15 @@ impl Audit {
         let thread = std::thread::Builder::new().name("audit".into());
         thread.spawn(move || writer.write_until_closed()).map_err(failed)?;
         Ok(audit)
+    }
+
+    /// The version up to which changes at run time were last entered as in force; `None` if never. Reads files.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn changes_in_force(&self) -> Result<Option<u64>, ChainError> {
+        let read = verify::changes_in_force(&self.folder);
+        read.map_err(|error| ChainError::File(self.folder.clone(), error))
     }
 
     /// Whether calls may begin.

@@ -204,10 +204,17 @@ fn show(made: &Value) {
 pub(crate) fn revoke(args: &RevokeArgs) -> anyhow::Result<ExitCode> {
     let path = format!("{KEYS}/{}", in_path(&args.id));
     let done = args.gateway.ask(Method::DELETE, &path, None)?;
-    println!(
-        "The key {} is refused from now on (version {}).",
-        args.id, done["version"]
-    );
+    if done["pending"] == true {
+        println!(
+            "The key {} is refused by this gateway from now on. The others DO NOT KNOW YET; it tells them as soon as it can.",
+            args.id
+        );
+    } else {
+        println!(
+            "The key {} is refused from now on (version {}).",
+            args.id, done["version"]
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -184,7 +184,7 @@ impl Gateway {
             let archive = archive::open(&args.config, wanted, meters.archive())?;
             runtime.decisions().archive_in(archive);
         }
-        keep_changes(&runtime, &args.config)?;
+        keep_changes(&runtime, &args.config).await?;
         runtime.meet_others().await;
         let listener = TcpListener::bind(admin)
             .await
@@ -300,14 +300,15 @@ async fn close_ledger(runtime: &Runtime) {
 }
 
 /// Lets keys, tenants and limits be changed at run time, if the configuration says where changes are kept.
-fn keep_changes(runtime: &Arc<Runtime>, config: &Path) -> anyhow::Result<()> {
+async fn keep_changes(runtime: &Arc<Runtime>, config: &Path) -> anyhow::Result<()> {
     let base = runtime.base();
     let Some(file) = &base.admin.changes else { return Ok(()) };
     let shared = base.sharing.as_ref();
-    runtime.keep_changes(ChangeOptions {
+    let options = ChangeOptions {
         journal: beside(config, file),
         shared: shared.map(|sharing| (sharing.url.clone(), format!("{}:changes", sharing.group))),
-    })?;
+    };
+    runtime.keep_changes(options).await?;
     Ok(())
 }
 

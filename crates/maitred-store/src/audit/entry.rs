@@ -110,6 +110,20 @@ pub struct Act<'a> {
     pub version: Option<u64>,
 }
 
+/// What is changed at run time is in force up to a version.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChangesInForce {
+    /// [`CHANGES`].
+    pub kind: &'static str,
+    /// When, in UTC.
+    pub at: String,
+    /// Up to which version; 0 if nothing was changed.
+    pub in_force: u64,
+}
+
+/// The kind of [`ChangesInForce`].
+pub const CHANGES: &str = "changes";
+
 /// A gateway starts.
 #[derive(Debug, Serialize)]
 pub(super) struct Started {

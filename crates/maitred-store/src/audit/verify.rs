@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
+use super::entry::CHANGES;
 use crate::chain::{ChainHash, End, Flaw, Head, claimed, read};
 
 /// A segment that has been read.
@@ -69,6 +72,27 @@ pub fn segments(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// The version up to which the newest entry that tells says that changes are in force. Reads from the end of what is in `folder`, so
+/// not much where a gateway has started lately.
+pub(super) fn changes_in_force(folder: &Path) -> io::Result<Option<u64>> {
+    let wanted = format!("\"kind\":\"{CHANGES}\"");
+    for file in segments(folder)?.iter().rev() {
+        let bytes = std::fs::read(file)?;
+        let lines = bytes
+            .rsplit(|byte| *byte == b'\n')
+            .filter_map(|line| std::str::from_utf8(line).ok());
+        let told = lines.filter(|line| line.contains(&wanted)).find_map(|line| {
+            let entry: Value = serde_json::from_str(line).ok()?;
+            let is_told = entry["kind"] == CHANGES;
+            is_told.then(|| entry["in_force"].as_u64()).flatten()
+        });
+        if told.is_some() {
+            return Ok(told);
+        }
+    }
+    Ok(None)
 }
 
 /// Reads all segments in `folder` and hands every entry that is as it was written to `take`, without its line's end. With an `anchor`,

@@ -41,14 +41,18 @@ pub enum Published {
     Taken,
     /// Lines before it are missing: this is the newest number there is. The server has lost its memory.
     Behind(u64),
+    /// The line before it is another there: the gateways that share the stream have made other changes.
+    Foreign,
 }
 
-/// Appends the line with a number if the newest is the one before, in one step; gives the newest otherwise.
+/// Appends the line with a number if the newest is the one before, in one step; gives the newest otherwise, and -2 if that has the
+/// number before and is another line.
 const PUBLISH: &str = "
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
 local number = 0
 if newest[1] then number = tonumber(string.match(newest[1][1], '^%d+')) end
 if number + 1 ~= tonumber(ARGV[1]) then return number end
+if newest[1] and newest[1][2][2] ~= ARGV[3] then return -2 end
 redis.call('XADD', KEYS[1], ARGV[1] .. '-0', 'line', ARGV[2])
 return -1
 ";
@@ -75,34 +79,65 @@ impl SharedJournal {
             .await?)
     }
 
-    /// Publishes the line with this number.
+    /// Publishes the line with this number, if the newest there is is `before`.
     ///
     /// # Errors
     /// The server does not answer or refuses. It may have been published all the same when the answer was lost.
-    pub async fn publish(&self, number: u64, line: &[u8]) -> Result<Published, LogError> {
+    pub async fn publish(&self, number: u64, line: &[u8], before: &[u8]) -> Result<Published, LogError> {
         let mut connection = self.connect(TIMEOUT).await?;
         let script = Script::new(PUBLISH);
         let mut call = script.key(&self.key);
-        let newest: i64 = call.arg(number).arg(line).invoke_async(&mut connection).await?;
+        let newest: i64 = call
+            .arg(number)
+            .arg(line)
+            .arg(before)
+            .invoke_async(&mut connection)
+            .await?;
         Ok(match u64::try_from(newest) {
+            Err(_) if newest == -2 => Published::Foreign,
             Err(_) => Published::Yes,
             Ok(newest) if newest >= number => Published::Taken,
             Ok(newest) => Published::Behind(newest),
         })
     }
 
-    /// Publishes those of `lines`, all there are from the first on, that the server has not.
+    /// Publishes those of `lines`, all there are from the first on, that the server has not. If what it has are other lines, nothing
+    /// is published, and the number of one that differs is given.
     ///
     /// # Errors
     /// The server does not answer.
-    pub async fn give_back(&self, lines: &[Vec<u8>]) -> Result<(), LogError> {
-        let newest = self.newest().await?;
-        for (number, line) in (1..).zip(lines) {
-            if number > newest {
-                self.publish(number, line).await?;
-            }
+    pub async fn give_back(&self, lines: &[Vec<u8>]) -> Result<Option<u64>, LogError> {
+        if let Some(number) = self.difference(lines).await? {
+            return Ok(Some(number));
         }
-        Ok(())
+        let newest = self.newest().await?;
+        let mut before: &[u8] = &[];
+        for (number, line) in (1..).zip(lines) {
+            if number > newest && self.publish(number, line, before).await? == Published::Foreign {
+                return Ok(Some(number - 1));
+            }
+            before = line;
+        }
+        // Another may have given back its own meanwhile, and was first.
+        self.difference(lines).await
+    }
+
+    /// The number of a line that is another there than in `lines`, all there are from the first on. The last of those that both have
+    /// is compared: each names the hash of the one before, so if it is the same all before it are.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn difference(&self, lines: &[Vec<u8>]) -> Result<Option<u64>, LogError> {
+        let number = self.newest().await?.min(lines.len() as u64);
+        let own = usize::try_from(number)
+            .ok()
+            .and_then(|number| lines.get(number.checked_sub(1)?));
+        let Some(own) = own else { return Ok(None) };
+        let mut connection = self.connect(TIMEOUT).await?;
+        let id = format!("{number}-0");
+        let found: StreamRangeReply = connection.xrange_count(&self.key, &id, &id, 1).await?;
+        let line = found.ids.first().and_then(|id| id.get::<Vec<u8>>(LINE));
+        Ok(line.filter(|line| line != own).map(|_| number))
     }
 
     /// The number of the newest line; 0 if there is none.

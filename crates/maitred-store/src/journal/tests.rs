@@ -69,11 +69,14 @@ async fn of_two_with_one_number_the_server_takes_the_first() {
     let shared = SharedJournal::new(&server.url(), "maitred:changes".to_owned()).unwrap();
     assert_eq!(shared.newest().await.unwrap(), 0);
     let mut reader = shared.reader(0).await.unwrap();
-    assert_eq!(shared.publish(1, b"one").await.unwrap(), Published::Yes);
-    assert_eq!(shared.publish(1, b"other").await.unwrap(), Published::Taken);
-    assert_eq!(shared.publish(2, b"two").await.unwrap(), Published::Yes);
-    assert_eq!(shared.publish(1, b"late").await.unwrap(), Published::Taken);
-    assert_eq!(shared.publish(4, b"four").await.unwrap(), Published::Behind(2));
+    assert_eq!(shared.publish(1, b"one", b"").await.unwrap(), Published::Yes);
+    assert_eq!(shared.publish(1, b"other", b"").await.unwrap(), Published::Taken);
+    assert_eq!(shared.publish(2, b"two", b"one").await.unwrap(), Published::Yes);
+    assert_eq!(shared.publish(1, b"late", b"").await.unwrap(), Published::Taken);
+    assert_eq!(
+        shared.publish(4, b"four", b"three").await.unwrap(),
+        Published::Behind(2)
+    );
     let mut lines = Vec::new();
     while lines.len() < 2 {
         lines.extend(reader.next().await.unwrap());
@@ -81,6 +84,26 @@ async fn of_two_with_one_number_the_server_takes_the_first() {
     assert_eq!(lines, [b"one", b"two"]);
     assert_eq!(shared.newest().await.unwrap(), 2);
     let all: Vec<Vec<u8>> = [b"one".as_slice(), b"two", b"three"].map(Vec::from).into();
-    shared.give_back(&all).await.unwrap();
+    assert_eq!(shared.give_back(&all).await.unwrap(), None);
     assert_eq!(reader.next().await.unwrap(), [b"three"]);
+}
+
+#[tokio::test]
+async fn lines_of_another_chain_are_not_mixed_in() {
+    let server = Redis::start().await;
+    let shared = SharedJournal::new(&server.url(), "maitred:changes".to_owned()).unwrap();
+    let lines = |texts: &[&str]| -> Vec<Vec<u8>> { texts.iter().map(|text| text.as_bytes().to_vec()).collect() };
+    let (ours, theirs) = (lines(&["a1", "a2"]), lines(&["b1", "b2", "b3"]));
+    assert_eq!(shared.difference(&ours).await.unwrap(), None, "nothing is there yet");
+    assert_eq!(shared.give_back(&ours).await.unwrap(), None);
+    assert_eq!(shared.difference(&theirs).await.unwrap(), Some(2));
+    assert_eq!(shared.give_back(&theirs).await.unwrap(), Some(2));
+    assert_eq!(shared.publish(3, b"b3", b"b2").await.unwrap(), Published::Foreign);
+    assert_eq!(shared.newest().await.unwrap(), 2);
+    assert_eq!(
+        shared.difference(&lines(&["a1"])).await.unwrap(),
+        None,
+        "one that is behind"
+    );
+    assert_eq!(shared.difference(&[]).await.unwrap(), None, "one that is new");
 }
