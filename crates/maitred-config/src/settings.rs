@@ -214,6 +214,8 @@ pub struct Limits {
     pub header_count: NonZeroU32,
     /// Largest event of a streamed answer.
     pub event: ByteSize,
+    /// Most output tokens of an answer that nobody limits, where a quota is for it.
+    pub output: u32,
     /// Most client connections at one time.
     pub connections: NonZeroU32,
 }

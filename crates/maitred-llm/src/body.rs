@@ -141,6 +141,12 @@ impl BodyView {
         .max()
     }
 
+    /// Whether the client says anything in the members by which calls of this kind limit their output, be it `null`.
+    #[must_use]
+    pub fn says_output_limit(&self, kind: CallKind) -> bool {
+        self.own_limits(kind).next().is_some()
+    }
+
     /// What the client says in the members by which calls of this kind limit their output.
     pub(crate) fn own_limits(&self, kind: CallKind) -> impl Iterator<Item = SaidLimit> {
         let [tokens, completion, output] = self.fields.output_limits;

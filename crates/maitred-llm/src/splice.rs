@@ -4,10 +4,10 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::body::StreamOptions;
+use crate::body::{Figure, StreamOptions};
 use crate::{BodyView, CallKind, Span};
 
-/// Two edits cut a body into five pieces at most.
+/// Two edits cut a body into five pieces at most; further ones are rare.
 const USUAL_SEGMENTS: usize = 5;
 
 /// Who wants to see the usage of a stream.
@@ -32,7 +32,16 @@ pub struct Edits<'a> {
 struct Edit {
     /// What is replaced; empty for an insertion.
     span: Span,
+    order: Order,
     text: Bytes,
+}
+
+/// Which of two edits of one place comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    /// A limit on the output, which has its comma behind it.
+    Limit,
+    Other,
 }
 
 impl<'a> Edits<'a> {
@@ -58,7 +67,7 @@ impl<'a> Edits<'a> {
         if self.view.model() == Some(name) && !self.view.model_is_escaped() {
             return;
         }
-        self.put(span, Bytes::from(quoted(name)));
+        self.put(span, Order::Other, Bytes::from(quoted(name)));
     }
 
     /// Sees to it that a stream ends with its usage, and says who asked for it.
@@ -88,8 +97,37 @@ impl<'a> Edits<'a> {
             }) => (Span::at(*open), r#""include_usage":true"#),
             Some(StreamOptions::Object { open, .. }) => (Span::at(*open), r#""include_usage":true,"#),
         };
-        self.put(span, Bytes::from_static(text.as_bytes()));
+        self.put(span, Order::Other, Bytes::from_static(text.as_bytes()));
         UsageAsk::ByGateway
+    }
+
+    /// Sees to it that an answer has no more than `tokens` of output where the client sets no limit that is known to bind (where
+    /// [`BodyView::output_limit`] is `None`): a limit that it left open, or that is no whole number, is replaced in its place, and
+    /// where there is none the one of the path is added. What limits it further stays.
+    pub fn limit_output(&mut self, kind: CallKind, tokens: u64) {
+        let text = Bytes::from(tokens.to_string());
+        let mut is_said = false;
+        for said in self.view.own_limits(kind) {
+            is_said = true;
+            if !matches!(said.figure, Figure::Whole(less) if less <= tokens) {
+                self.put(said.span, Order::Other, text.clone());
+            }
+        }
+        if is_said {
+            return;
+        }
+        let name = match kind {
+            CallKind::Responses => "max_output_tokens",
+            _ => "max_tokens",
+        };
+        let rest = self.view.body().get(self.view.open()..).unwrap_or_default();
+        let comma = if rest.trim_ascii_start().starts_with(b"}") {
+            ""
+        } else {
+            ","
+        };
+        let member = format!("\"{name}\":{tokens}{comma}");
+        self.put(Span::at(self.view.open()), Order::Limit, Bytes::from(member));
     }
 
     /// The edited body.
@@ -110,10 +148,13 @@ impl<'a> Edits<'a> {
 
     /// Keeps the edits in order. The places are those of different members, so they cannot overlap; an edit of the same place
     /// replaces the one before.
-    fn put(&mut self, span: Span, text: Bytes) {
-        match self.edits.binary_search_by_key(&span, |edit| edit.span) {
+    fn put(&mut self, span: Span, order: Order, text: Bytes) {
+        match self
+            .edits
+            .binary_search_by_key(&(span, order), |edit| (edit.span, edit.order))
+        {
             Ok(same) => self.edits[same].text = text,
-            Err(place) => self.edits.insert(place, Edit { span, text }),
+            Err(place) => self.edits.insert(place, Edit { span, order, text }),
         }
     }
 }

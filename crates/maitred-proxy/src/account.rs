@@ -12,7 +12,7 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use maitred_llm::{Reply, dialect_of, error_body};
 use maitred_obs::{AccessRecord, CallEnd, RecordedCall};
-use maitred_runtime::{AttemptEnd, Booking, Choice, Decision, NoPlace, Principal, QuotaUse, Reserved, Route};
+use maitred_runtime::{AttemptEnd, Booking, Choice, Decision, NoPlace, Principal, QuotaUse, Reserved, Route, Standing};
 use maitred_types::{
     Address, Dialect, EndpointId, FaultKind, LeaseEnd, OutcomeStatus, RequestId, Time, TokenCount, UnixMillis, Usage,
 };
@@ -56,6 +56,8 @@ pub(crate) struct Account {
     pub(crate) task: Option<Box<str>>,
     /// What the call has reserved of its quotas.
     pub(crate) reserved: Option<Reserved>,
+    /// How the tightest limits stand, or those that refuse it: on calls and on tokens.
+    pub(crate) standings: [Option<Standing>; 2],
     /// Whether it was let go without knowing what other gateways had left of them.
     pub(crate) is_blind: bool,
     /// What it costs, and its entry in the ledger.
@@ -103,6 +105,7 @@ impl Account {
             booking: None,
             task: None,
             reserved: None,
+            standings: [None; 2],
             is_blind: false,
             billing: Billing::default(),
             endpoint: None,
@@ -218,9 +221,7 @@ impl Account {
     /// Headers that every answer carries.
     pub(crate) fn stamp(&self, headers: &mut HeaderMap) {
         headers.insert(headers::REQUEST_ID, self.request_id_value());
-        if let Some(reserved) = &self.reserved {
-            quota::stamp(headers, reserved, self.dialect, self.gate.clock.unix_now());
-        }
+        quota::stamp(headers, self.standings, self.dialect, self.gate.clock.unix_now());
         if self.tells_endpoint
             && let Some((address, _)) = &self.endpoint
             && let Ok(value) = HeaderValue::from_str(address.as_str())

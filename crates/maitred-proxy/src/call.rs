@@ -23,7 +23,7 @@ use crate::headers;
 use crate::intake::{self, BodyLimits};
 use crate::link::Segments;
 use crate::prompt::Prompt;
-use crate::quota;
+use crate::quota::{self, Output};
 use crate::relay::StreamRelay;
 use crate::through::Through;
 
@@ -91,13 +91,12 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let route = route(&snapshot, &principal, view.as_ref(), &head.headers)?;
     account.route = Some(Arc::clone(&route));
     let lengths = length_key(route.served_as.as_str(), principal.tenant.as_str(), kind as u64);
-    let mut edited = edit(account, (kind, &route), view.as_ref(), body);
+    let mut edited = edit(account, (kind, &route), view.as_ref(), body, settings.limits.output);
     account.prompt = std::mem::take(&mut edited.prompt);
     account.is_stream = edited.is_stream;
     account.class = Some(intake::class(&snapshot, &principal, &head.headers)?);
-    let task = quota::task(&head.headers, &settings.quotas.task_header)?;
-    account.task = task.or_else(|| principal.task().map(Box::from));
-    admit(account, settings, (kind, &route), &edited)?;
+    account.task = quota::task(&head.headers, &settings.quotas.task_header, principal.task())?;
+    admit(account, settings, (kind, &route), &mut edited)?;
     let pool = route.pool.settings();
     let call = Call {
         kind,
@@ -107,7 +106,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
         balance: pool.balance,
         head,
         route,
-        body: edited.segments,
+        body: edited.body.into_segments(),
         usage_ask: edited.usage_ask,
         is_stream: edited.is_stream,
         input: edited.input,
@@ -123,19 +122,22 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     Ok(Handled::Answered(answer, call.limits()))
 }
 
-/// Reserves what the call may use. From here on it is charged for what it uses, and is in the ledger.
+/// Reserves what the call may use, and limits what nothing limits to what is reserved. From here on it is charged for what it uses, and is in the ledger.
 fn admit(
     account: &mut Account,
     settings: &Settings,
     (kind, route): (CallKind, &Route),
-    edited: &Edited,
+    edited: &mut Edited<'_>,
 ) -> Result<(), Fault> {
     let prices = &settings.prices;
     let price = prices
         .of(route.pool.name(), route.model.as_str(), account.arrived_unix)
         .cloned();
-    let most = (edited.input, edited.output_limit, kind.generates());
-    quota::reserve(account, most, price.as_deref())?;
+    let limited = quota::reserve(account, edited.input, edited.most, price.as_deref())?;
+    if let (Some(each), Body::Edited(edits, answers)) = (limited, &mut edited.body) {
+        edits.limit_output(kind, each);
+        edited.output_limit = Some(TokenCount::saturating_from(each.saturating_mul(*answers)));
+    }
     let expected = kind.is_inference().then_some((edited.input, edited.output));
     account.billing = Billing::admitted(price, expected, edited.bound);
     Ok(())
@@ -232,26 +234,51 @@ fn session(headers: &HeaderMap, pool: &PoolSettings) -> Option<u64> {
 }
 
 /// A body ready to be sent, and what is known of it.
-struct Edited {
-    segments: Segments,
+struct Edited<'a> {
+    body: Body<'a>,
     usage_ask: UsageAsk,
     is_stream: bool,
     input: TokenCount,
     output: TokenCount,
-    /// What the client allows, if it says.
+    /// The most output that it may have.
+    most: Output,
+    /// What the client allows, if it says, or what the call is limited to.
     output_limit: Option<TokenCount>,
     bound: OutputBound,
     prompt: Prompt,
     reply: Option<Reply>,
 }
 
+/// What is sent, before it is cut into pieces.
+enum Body<'a> {
+    /// It is not read, and stays as it is.
+    Unread(Bytes),
+    /// It is read, and edited; how many answers it asks for.
+    Edited(Edits<'a>, u64),
+}
+
+impl Body<'_> {
+    fn into_segments(self) -> Segments {
+        match self {
+            Self::Unread(body) => Segments::from_iter([body]),
+            Self::Edited(edits, _) => edits.apply().into_segments(),
+        }
+    }
+}
+
 /// Splices in the endpoint's name of the model and the wish for usage; every other byte stays as it came.
-fn edit(account: &Account, (kind, route): (CallKind, &Route), view: Option<&BodyView>, body: Bytes) -> Edited {
+fn edit<'a>(
+    account: &Account,
+    (kind, route): (CallKind, &Route),
+    view: Option<&'a BodyView>,
+    body: Bytes,
+    most: u32,
+) -> Edited<'a> {
     let Some(view) = view else {
         let input = TokenCount::saturating_from(body.len() as u64 / 4);
-        let segments = Segments::from_iter([body]);
         return Edited {
-            segments,
+            body: Body::Unread(body),
+            most: Output::Nothing,
             usage_ask: UsageAsk::Nobody,
             is_stream: false,
             input,
@@ -275,7 +302,8 @@ fn edit(account: &Account, (kind, route): (CallKind, &Route), view: Option<&Body
         .min(EXPECTED_OUTPUT)
         .saturating_mul(view.choices());
     Edited {
-        segments: edits.apply().into_segments(),
+        body: Body::Edited(edits, view.choices()),
+        most: Output::of(kind, view, most),
         usage_ask,
         is_stream: view.wants_stream(),
         input: prompt.tokens,

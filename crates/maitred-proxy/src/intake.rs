@@ -50,8 +50,8 @@ pub(crate) fn authenticate(
     })
 }
 
-/// The value of a header that says who a call is for. Of two nobody could say which counts.
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Fault> {
+/// The value of a header that says who or what a call is for. Of two nobody could say which counts.
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Fault> {
     let mut values = headers.get_all(name).into_iter();
     let first = match (values.next(), values.next()) {
         (None, _) => return Ok(None),

@@ -3,47 +3,116 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use maitred_llm::{BodyView, CallKind};
 use maitred_obs::rfc3339;
-use maitred_runtime::{Amount, Price, Reserved, Standing, Subject};
+use maitred_runtime::{Amount, NoQuota, Price, Standing, Subject};
 use maitred_types::{Dialect, FaultKind, TokenCount, UnixMillis, Usage};
 
 use crate::account::Account;
 use crate::billing::Billing;
 use crate::fault::Fault;
+use crate::intake;
 
 /// Longest name of a task, in bytes. Each task has a counter of its own, so its name is not taken at any length.
 const TASK_LEN_MAX: usize = 128;
 
-/// Output that is reserved for a call that does not limit it.
-const UNLIMITED_OUTPUT: TokenCount = TokenCount::new(1024);
+/// Output of an answer on `/v1/completions` whose call says nothing of it: what OpenAI documents, and engines keep to.
+const COMPLETIONS_OUTPUT: u64 = 16;
 
-/// The task that a call says it belongs to.
-pub(crate) fn task(headers: &HeaderMap, header: &str) -> Result<Option<Box<str>>, Fault> {
-    let Some(value) = headers.get(header) else {
-        return Ok(None);
+/// Output below which it is better to refuse a call than to answer it.
+const LEAST_OUTPUT: u64 = 64;
+
+/// Waiting for so long is asked of a call, rather than that it does with what is left: tokens per minute come back within it.
+const WORTH_WAITING: Duration = Duration::from_secs(70);
+
+/// How often less is tried: once for each sort of limit on tokens, with one to spare.
+const TRIES: usize = 4;
+
+/// The output that a call may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Nothing is generated.
+    Nothing,
+    /// What the client says, for all answers.
+    Said(TokenCount),
+    /// The client says nothing that binds.
+    Unsaid {
+        /// The most that an answer may have.
+        each: u64,
+        /// How many answers there are.
+        answers: u64,
+    },
+}
+
+impl Output {
+    /// What a call's body says, where `most` bounds an answer that nothing else does.
+    pub(crate) fn of(kind: CallKind, view: &BodyView, most: u32) -> Self {
+        let answers = view.choices();
+        match view.output_limit(kind) {
+            _ if !kind.generates() => Self::Nothing,
+            Some(tokens) => Self::Said(TokenCount::saturating_from(tokens.saturating_mul(answers))),
+            None if kind == CallKind::Completions && !view.says_output_limit(kind) => Self::Unsaid {
+                each: COMPLETIONS_OUTPUT,
+                answers,
+            },
+            None => Self::Unsaid {
+                each: u64::from(most),
+                answers,
+            },
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn total(self) -> TokenCount {
+        match self {
+            Self::Nothing => TokenCount::ZERO,
+            Self::Said(tokens) => tokens,
+            Self::Unsaid { each, answers } => TokenCount::saturating_from(each.saturating_mul(answers)),
+        }
+    }
+
+    /// What a refused call can make do with, if waiting is no way out and the client has not said what it needs.
+    fn less(self, input: TokenCount, refused: &NoQuota) -> Option<Self> {
+        let (Self::Unsaid { each, answers }, Some(standing)) = (self, refused.tokens) else {
+            return None;
+        };
+        if refused.retry_after.is_some_and(|wait| wait <= WORTH_WAITING) {
+            return None;
+        }
+        let left = standing.remaining.saturating_sub(u64::from(input.get()));
+        let less = (left / answers.max(1)).max(LEAST_OUTPUT);
+        (less < each).then_some(Self::Unsaid { each: less, answers })
+    }
+}
+
+/// The task that a call belongs to: the one that its token names, which is signed, or else the one that it names itself.
+pub(crate) fn task(headers: &HeaderMap, header: &str, signed: Option<&str>) -> Result<Option<Box<str>>, Fault> {
+    let Some(text) = intake::only(headers, header)?.map(str::trim) else {
+        return Ok(signed.map(Box::from));
     };
-    let text = value.to_str().unwrap_or_default().trim();
-    if text.is_empty() || text.len() > TASK_LEN_MAX {
+    let is_name = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if text.is_empty() || text.len() > TASK_LEN_MAX || !is_name {
         let message = format!("the header `{header}` must name a task in at most {TASK_LEN_MAX} printable characters");
         return Err(Fault::new(FaultKind::InvalidField, message));
+    }
+    // Whoever could name another would have the amount of another for itself.
+    if signed.is_some_and(|signed| signed != text) {
+        let message = format!("the header `{header}` names another task than the token; leave it out");
+        return Err(Fault::new(FaultKind::UserNotAllowed, message));
     }
     Ok(Some(text.into()))
 }
 
-/// Reserves what the call may use at most, of all limits that are for it: its prompt, and the output that it allows if it generates any.
+/// Reserves what the call may use at most, of all limits that are for it: its prompt, and its output. Says what each answer must be
+/// limited to, if the call does not say it and a limit is for it.
 pub(crate) fn reserve(
     account: &mut Account,
-    (input, output_limit, generates): (TokenCount, Option<TokenCount>, bool),
+    input: TokenCount,
+    mut output: Output,
     price: Option<&Price>,
-) -> Result<(), Fault> {
-    let output = if generates {
-        output_limit.unwrap_or(UNLIMITED_OUTPUT)
-    } else {
-        TokenCount::ZERO
-    };
-    let tokens = u64::from(input.get()) + u64::from(output.get());
+) -> Result<Option<u64>, Fault> {
     let (Some(principal), Some(route)) = (&account.principal, &account.route) else {
-        return Ok(());
+        return Ok(None);
     };
     let subject = Subject {
         tenant: principal.tenant.as_str(),
@@ -52,17 +121,42 @@ pub(crate) fn reserve(
         model: route.model.as_str(),
         task: account.task.as_deref(),
     };
-    let most = Amount {
-        tokens,
-        money: price.map_or(0, |price| price.at_most(input, output)),
+    let quota = account.gate.runtime.quota();
+    let mut reserved = quota.reserve(&subject, most(input, output, price));
+    for _ in 0..TRIES {
+        let Some(less) = reserved.as_ref().err().and_then(|refused| output.less(input, refused)) else {
+            break;
+        };
+        output = less;
+        reserved = quota.reserve(&subject, most(input, output, price));
+    }
+    let reserved = match reserved {
+        Ok(Some(reserved)) => reserved,
+        Ok(None) => return Ok(None),
+        Err(refused) => {
+            account.standings = [refused.calls, refused.tokens];
+            return Err(Fault {
+                retry_after: refused.retry_after,
+                ..Fault::new(refused.fault, refused.message)
+            });
+        }
     };
-    let reserved = account.gate.runtime.quota().reserve(&subject, most);
-    account.reserved = reserved.map_err(|refused| Fault {
-        retry_after: refused.retry_after,
-        ..Fault::new(refused.fault, refused.message)
-    })?;
-    account.is_blind = account.reserved.as_ref().is_some_and(|reserved| reserved.is_blind);
-    Ok(())
+    account.standings = [reserved.calls, reserved.tokens];
+    account.is_blind = reserved.is_blind;
+    let each = match output {
+        Output::Unsaid { each, .. } if reserved.limits_output => Some(each),
+        _ => None,
+    };
+    account.reserved = Some(reserved);
+    Ok(each)
+}
+
+fn most(input: TokenCount, output: Output, price: Option<&Price>) -> Amount {
+    let output = output.total();
+    Amount {
+        tokens: u64::from(input.get()) + u64::from(output.get()),
+        money: price.map_or(0, |price| price.at_most(input, output)),
+    }
 }
 
 /// What a call has used; nothing, if there was no output and no word of the prompt having been read.
@@ -74,13 +168,13 @@ pub(crate) fn used(usage: Option<&Usage>, billing: &Billing) -> Amount {
     }
 }
 
-/// Says how the tightest limits stand, in the words of the caller's dialect.
-pub(crate) fn stamp(headers: &mut HeaderMap, reserved: &Reserved, dialect: Dialect, now: UnixMillis) {
+/// Says how limits on calls and on tokens stand, in the words of the caller's dialect.
+pub(crate) fn stamp(headers: &mut HeaderMap, standings: [Option<Standing>; 2], dialect: Dialect, now: UnixMillis) {
     let names = match dialect {
         Dialect::OpenAi => &OPENAI,
         Dialect::Anthropic => &ANTHROPIC,
     };
-    for (names, standing) in names.iter().zip([reserved.calls, reserved.tokens]) {
+    for (names, standing) in names.iter().zip(standings) {
         if let Some(standing) = standing {
             stamp_one(headers, names, &standing, (dialect, now));
         }
@@ -163,19 +257,34 @@ mod tests {
         check(7_205_000, "2h0m5s");
     }
 
+    const TASK: HeaderName = HeaderName::from_static("x-maitred-task");
+
+    fn named(values: &[&str], signed: Option<&str>) -> Result<Option<Box<str>>, FaultKind> {
+        let values = values
+            .iter()
+            .map(|value| (TASK, HeaderValue::from_bytes(value.as_bytes()).unwrap()));
+        let mut headers = HeaderMap::new();
+        for (name, value) in values {
+            headers.append(name, value);
+        }
+        task(&headers, TASK.as_str(), signed).map_err(|fault| fault.kind)
+    }
+
     #[test]
     fn a_task_has_a_short_name() {
-        let named = |value: &str| {
-            let headers = HeaderMap::from_iter([(
-                HeaderName::from_static("x-maitred-task"),
-                HeaderValue::from_str(value).unwrap(),
-            )]);
-            task(&headers, "x-maitred-task")
-        };
-        assert_eq!(named("run-7").unwrap().as_deref(), Some("run-7"));
-        assert!(task(&HeaderMap::new(), "x-maitred-task").unwrap().is_none());
-        assert_eq!(named("").unwrap_err().kind, FaultKind::InvalidField);
-        assert_eq!(named(&"x".repeat(129)).unwrap_err().kind, FaultKind::InvalidField);
-        assert!(named(&"x".repeat(128)).is_ok());
+        assert_eq!(named(&["run-7"], None).unwrap().as_deref(), Some("run-7"));
+        assert!(named(&[], None).unwrap().is_none());
+        assert_eq!(named(&[""], None), Err(FaultKind::InvalidField));
+        assert_eq!(named(&["caf\u{e9}"], None), Err(FaultKind::InvalidField));
+        assert_eq!(named(&[&"x".repeat(129)], None), Err(FaultKind::InvalidField));
+        assert!(named(&[&"x".repeat(128)], None).is_ok());
+        assert_eq!(named(&["run-7", "run-7"], None), Err(FaultKind::InvalidField));
+    }
+
+    #[test]
+    fn the_task_of_a_token_binds() {
+        assert_eq!(named(&[], Some("run-7")).unwrap().as_deref(), Some("run-7"));
+        assert_eq!(named(&["run-7"], Some("run-7")).unwrap().as_deref(), Some("run-7"));
+        assert_eq!(named(&["run-8"], Some("run-7")), Err(FaultKind::UserNotAllowed));
     }
 }

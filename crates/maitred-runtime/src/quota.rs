@@ -7,7 +7,7 @@ use std::time::Duration;
 use maitred_config::SharingSettings;
 use maitred_obs::Meters;
 use maitred_tenant::{
-    Amount, Limit, Moment, Quota, QuotaRefusal, Reservation, SharedOptions, SharedQuota, Standing, Subject,
+    Amount, Limit, Measure, Moment, Quota, QuotaRefusal, Reservation, SharedOptions, SharedQuota, Standing, Subject,
 };
 use maitred_types::FaultKind;
 use parking_lot::Mutex;
@@ -47,6 +47,10 @@ pub struct NoQuota {
     pub message: String,
     /// When to try again, where waiting helps.
     pub retry_after: Option<Duration>,
+    /// How the limit stands that refuses, if it is one on calls.
+    pub calls: Option<Standing>,
+    /// How the limit stands that refuses, if it is one on tokens.
+    pub tokens: Option<Standing>,
 }
 
 /// What a call has reserved. Settle it; one that is dropped is settled at all that it reserved, and counted.
@@ -61,6 +65,8 @@ pub struct Reserved {
     pub tokens: Option<Standing>,
     /// Whether something of it was taken without knowing what other gateways have used.
     pub is_blind: bool,
+    /// Whether a limit on tokens or money is for the call, so that it must not use more than it reserved.
+    pub limits_output: bool,
 }
 
 impl QuotaHost {
@@ -124,6 +130,7 @@ impl QuotaHost {
                     calls: reservation.calls,
                     tokens: reservation.tokens,
                     is_blind: reservation.is_blind,
+                    limits_output: reservation.limits_output,
                     reservation: Some(reservation),
                     most,
                 }))
@@ -162,20 +169,27 @@ impl Core {
         subject: &Subject<'_>,
         most: Amount,
         at: Moment,
-    ) -> (Result<Reservation, (QuotaRefusal, Option<Limit>)>, bool) {
+    ) -> (Result<Reservation, (QuotaRefusal, Option<Refusing>)>, bool) {
         let (reserved, is_hungry) = match self {
             Self::Own(quota) => (quota.reserve(subject, most, at), false),
             Self::Shared(quota) => (quota.reserve(subject, most, at), quota.take_hunger()),
         };
-        let limits = match self {
-            Self::Own(quota) => quota.limits(),
-            Self::Shared(quota) => quota.limits(),
-        };
         let with_limit = |refusal| match refusal {
-            QuotaRefusal::Exceeded { limit, .. } => (refusal, limits.get(usize::from(limit)).cloned()),
-            QuotaRefusal::TableFull | QuotaRefusal::StoreGone => (refusal, None),
+            QuotaRefusal::Exceeded { limit, .. } => (refusal, self.refusing(limit, subject, at)),
+            _ => (refusal, None),
         };
         (reserved.map_err(with_limit), is_hungry)
+    }
+
+    /// A limit that refuses a subject.
+    fn refusing(&mut self, limit: u16, subject: &Subject<'_>, at: Moment) -> Option<Refusing> {
+        let (standings, limits) = match self {
+            Self::Own(quota) => (quota.standings(subject, at), quota.limits()),
+            Self::Shared(quota) => (quota.standings(subject, at), quota.limits()),
+        };
+        let (_, standing) = standings.into_iter().find(|(number, _)| *number == limit)?;
+        let limit = limits.get(usize::from(limit))?.clone();
+        Some(Refusing { limit, standing })
     }
 }
 
@@ -215,12 +229,19 @@ fn limits_all(limits: &[Limit]) -> bool {
     limits.iter().any(|limit| !limit.is_default)
 }
 
-fn no_quota(refusal: QuotaRefusal, limit: Option<&Limit>) -> NoQuota {
+/// A limit that has no room, and how it stands.
+#[derive(Debug)]
+struct Refusing {
+    limit: Limit,
+    standing: Standing,
+}
+
+fn no_quota(refusal: QuotaRefusal, refusing: Option<&Refusing>) -> NoQuota {
     let retry_after = match refusal {
         QuotaRefusal::Exceeded { retry_after, .. } => retry_after,
-        QuotaRefusal::TableFull | QuotaRefusal::StoreGone => Some(Duration::from_secs(10)),
+        _ => Some(Duration::from_secs(10)),
     };
-    let message = match (refusal, limit) {
+    let message = match (refusal, refusing.map(|refusing| &refusing.limit)) {
         (
             QuotaRefusal::Exceeded {
                 remaining,
@@ -245,16 +266,22 @@ fn no_quota(refusal: QuotaRefusal, limit: Option<&Limit>) -> NoQuota {
         }
         _ => refusal.to_string(),
     };
+    let standing = |is_asked: fn(Measure) -> bool| {
+        let refusing = refusing.filter(|refusing| is_asked(refusing.limit.measure));
+        refusing.map(|refusing| refusing.standing)
+    };
     NoQuota {
         fault: refusal.fault(),
         message,
         retry_after,
+        calls: standing(|measure| matches!(measure, Measure::Calls { .. } | Measure::ConcurrentCalls)),
+        tokens: standing(Measure::counts_tokens),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use maitred_tenant::{Dimensions, LimitMatch, Measure};
+    use maitred_tenant::{Dimensions, LimitMatch};
 
     use super::*;
 
@@ -294,6 +321,8 @@ mod tests {
             "the quota `team` allows 100 tokens per day; 30 are left, and this call may need 31"
         );
         assert!(refused.retry_after.is_some());
+        let told = refused.tokens.map(|standing| (standing.limit, standing.remaining));
+        assert_eq!((told, refused.calls), (Some((100, 30)), None));
         let never = host.reserve(&SUBJECT, tokens(101)).unwrap_err();
         assert!(never.message.contains("It can never fit"), "{}", never.message);
         let rest = host.reserve(&SUBJECT, tokens(30)).unwrap().unwrap();

@@ -75,6 +75,8 @@ pub struct Reservation {
     pub tokens: Option<Standing>,
     /// Whether something of it was taken without knowing what other gateways have used.
     pub is_blind: bool,
+    /// Whether a limit on tokens or money is for the call, so that it must not use more than it reserved.
+    pub limits_output: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +90,7 @@ struct Hold {
 impl Reservation {
     /// Keeps how a limit stands if it is the tightest of its sort.
     fn tell(&mut self, measure: Measure, standing: Standing) {
+        self.limits_output |= measure.counts_tokens() || measure == Measure::MoneyPerMonth;
         let tightest = match measure {
             Measure::Calls { .. } | Measure::ConcurrentCalls => &mut self.calls,
             Measure::TokensPerMinute | Measure::TokensPerDay | Measure::TokensPerTask => &mut self.tokens,

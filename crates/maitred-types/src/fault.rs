@@ -105,7 +105,7 @@ faults! {
     IssuerUnavailable: "issuer_unavailable", 503, "server_error", "overloaded_error", 14, Gateway,
         "The keys of the token's issuer are not known, or were fetched too long ago (`max_age`), so the token cannot be checked. Try again; the operator must look at the issuer.";
     UserNotAllowed: "user_not_allowed", 403, "permission_error", "permission_error", 7, Client,
-        "The caller may not act for the user that the call names, or the gateway must know the user and does not. The message says which.";
+        "The caller may not act for the user that the call names, or the gateway must know the user and does not; or the call names another task than its token. The message says which.";
     ModelNotAllowed: "model_not_allowed", 403, "permission_error", "permission_error", 7, Client,
         "The key is valid but may not use this model.";
     QuotaExceeded: "quota_exceeded", 429, "rate_limit_error", "rate_limit_error", 8, Gateway,

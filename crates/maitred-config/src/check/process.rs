@@ -66,6 +66,7 @@ impl Checker<'_> {
             header_size: raw.headers.size.get(),
             header_count: NonZeroU32::new(raw.headers.count).unwrap_or(NonZeroU32::MIN),
             event: raw.event.get(),
+            output: raw.output,
             connections: NonZeroU32::new(raw.connections).unwrap_or(NonZeroU32::MIN),
         }
     }

@@ -183,7 +183,7 @@ pub(crate) struct Claims {
     /// none. All models, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) models: Option<ClaimText>,
-    /// The claim that names the task; a call that names one itself belongs to that.
+    /// The claim that names the task. It binds: a call that names another task itself is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) task: Option<ClaimText>,
 }

@@ -50,6 +50,10 @@ pub(crate) struct Limits {
     pub(crate) headers: HeaderLimits,
     /// Largest event of a streamed answer.
     pub(crate) event: Size,
+    /// Most output tokens of an answer where a quota on tokens or money is for the call and the call limits its output not at all. So many
+    /// are reserved, and the endpoint is told the limit. A call of `/v1/completions` that says nothing has that path's default, 16.
+    #[schemars(range(min = 16, max = 1_000_000))]
+    pub(crate) output: u32,
     /// Most connections of clients at one time; further ones are closed at once, and counted.
     #[schemars(range(min = 1))]
     pub(crate) connections: u32,
@@ -61,6 +65,7 @@ impl Default for Limits {
             body: Size::new(ByteSize::mib(32)),
             headers: HeaderLimits::default(),
             event: Size::new(ByteSize::mib(1)),
+            output: 4096,
             connections: 10_000,
         }
     }

@@ -137,3 +137,55 @@ fn nothing_of_the_body_is_copied() {
     let new: usize = segments.iter().filter(own).map(Bytes::len).sum();
     assert_eq!(new, "\"stream_options\":{\"include_usage\":true},\"b\"".len());
 }
+
+#[test]
+fn an_output_without_a_limit_gets_one() {
+    let check = |kind, body: &str, edited: &str| {
+        let view = view(body);
+        assert_eq!(view.output_limit(kind), None, "{body}");
+        let mut edits = Edits::new(&view);
+        edits.limit_output(kind, 99);
+        assert_eq!(text(&edits.apply()), edited);
+        assert_eq!(
+            scan(&Bytes::from(edited.to_owned())).unwrap().output_limit(kind),
+            Some(99)
+        );
+    };
+    check(CallKind::Chat, r#"{"a":1}"#, r#"{"max_tokens":99,"a":1}"#);
+    check(CallKind::Chat, "{ }", r#"{"max_tokens":99 }"#);
+    check(
+        CallKind::Chat,
+        r#"{"max_completion_tokens": null }"#,
+        r#"{"max_completion_tokens": 99 }"#,
+    );
+    check(
+        CallKind::Chat,
+        r#"{"max_tokens":7,"max_completion_tokens":-1}"#,
+        r#"{"max_tokens":7,"max_completion_tokens":99}"#,
+    );
+    check(
+        CallKind::Chat,
+        r#"{"max_tokens":700,"max_completion_tokens":0.5}"#,
+        r#"{"max_tokens":99,"max_completion_tokens":99}"#,
+    );
+    check(
+        CallKind::Responses,
+        r#"{"max_tokens":1}"#,
+        r#"{"max_output_tokens":99,"max_tokens":1}"#,
+    );
+    check(CallKind::Messages, r#"{"a":1}"#, r#"{"max_tokens":99,"a":1}"#);
+}
+
+#[test]
+fn a_limit_and_the_wish_for_usage_stand_side_by_side() {
+    let view = view(r#"{"model":"a","stream":true}"#);
+    let mut edits = Edits::new(&view);
+    edits.set_model("b");
+    edits.ask_for_usage(CallKind::Chat);
+    edits.limit_output(CallKind::Chat, 8);
+    edits.limit_output(CallKind::Chat, 9);
+    assert_eq!(
+        text(&edits.apply()),
+        r#"{"max_tokens":9,"stream_options":{"include_usage":true},"model":"b","stream":true}"#
+    );
+}

@@ -86,6 +86,12 @@ impl Measure {
         }
     }
 
+    /// Whether tokens are what it counts.
+    #[must_use]
+    pub const fn counts_tokens(self) -> bool {
+        matches!(self, Self::TokensPerMinute | Self::TokensPerDay | Self::TokensPerTask)
+    }
+
     /// The word in the configuration, in errors and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {

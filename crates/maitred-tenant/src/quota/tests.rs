@@ -421,6 +421,7 @@ fn a_lost_reservation_and_an_overfull_counter_are_found() {
     };
     let blind = Reservation {
         is_blind: false,
+        limits_output: true,
         holds: [Hold {
             place,
             limit: 0,

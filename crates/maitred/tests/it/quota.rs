@@ -1,7 +1,7 @@
 //! Quotas: what a call reserves, what it is refused with, and what its answer says of the limits.
 
-use maitred_test::{Answer, Request};
-use serde_json::json;
+use maitred_test::{Answer, Play, Request, ScriptedEndpoint, vllm};
+use serde_json::{Value, json};
 
 use crate::table::{CHAT, Config, Engine, Gateway, MODEL, key};
 
@@ -50,6 +50,10 @@ async fn tokens_are_reserved_settled_and_refused_with_the_time_to_wait() {
     assert_eq!(refused.json()["error"]["code"], "quota_exceeded");
     assert!(refused.json()["error"]["message"].as_str().unwrap().contains("`daily`"));
     assert!((1..=86_400).contains(&number(&refused, "retry-after")));
+    // A refusal says how the limit stands that refuses.
+    assert_eq!(number(&refused, "x-ratelimit-limit-tokens"), 3000);
+    assert!(number(&refused, "x-ratelimit-remaining-tokens") <= left + 10);
+    assert!(refused.header("x-ratelimit-reset-tokens").is_some());
 
     // More than a day's: waiting does not help, and nothing says that it would.
     let never = call(1, 4000).send(gateway.address).await;
@@ -97,6 +101,58 @@ async fn a_thousand_calls_at_once_do_not_pass_a_limit() {
     }
     assert!(used > 1000, "{used}");
     assert!(used <= 5000, "{used} tokens of 5000 were used");
+}
+
+#[tokio::test]
+async fn no_call_uses_more_than_it_reserved_whatever_it_says_of_its_output() {
+    let endpoint = ScriptedEndpoint::start(MODEL).await;
+    for path in [CHAT, "/v1/completions", "/v1/responses"] {
+        endpoint.on(path, Play::json(200, &vllm::chat(MODEL, "one")));
+    }
+    let config = Config::of([endpoint.address()])
+        .file("limits: { output: 500 }")
+        .file(&quotas("  - { name: daily, tenant: tenant-1, tokens_per_day: 3000 }"));
+    let gateway = Gateway::ready(&config).await;
+    let check = async |tenant: u8, path: &str, more: Value, arrives: Value| {
+        let mut body = json!({ "model": MODEL });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let before = endpoint.received_on(path).len();
+        let call = Request::post(path, body.to_string()).bearer(&key(tenant).0);
+        let answer = call.send(gateway.address).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        let arrived = &endpoint.received_on(path)[before];
+        let arrived: Value = serde_json::from_slice(&arrived.body).unwrap();
+        body.as_object_mut()
+            .unwrap()
+            .extend(arrives.as_object().unwrap().clone());
+        assert_eq!(arrived, body);
+    };
+    let messages = json!({ "messages": [] });
+    check(1, CHAT, messages.clone(), json!({ "max_tokens": 500 })).await;
+    let null = json!({ "messages": [], "max_completion_tokens": null });
+    check(1, CHAT, null, json!({ "max_completion_tokens": 500 })).await;
+    let other = json!({ "input": "Hi", "max_tokens": 1 });
+    check(1, "/v1/responses", other, json!({ "max_output_tokens": 500 })).await;
+    check(
+        1,
+        "/v1/completions",
+        json!({ "prompt": "Hi" }),
+        json!({ "max_tokens": 16 }),
+    )
+    .await;
+    // What the client says stays as it says it.
+    let said = json!({ "messages": [], "max_tokens": 700 });
+    check(1, CHAT, said, json!({})).await;
+    // Where no limit on tokens is for the call, nothing is added.
+    check(2, CHAT, messages, json!({})).await;
+    // The largest figure is reserved, for each answer.
+    for body in [
+        json!({ "model": MODEL, "messages": [], "max_tokens": 1, "max_completion_tokens": 3000 }),
+        json!({ "model": MODEL, "messages": [], "max_tokens": 1000, "n": 3 }),
+    ] {
+        let call = Request::post(CHAT, body.to_string()).bearer(&key(1).0);
+        assert_eq!(call.send(gateway.address).await.status(), 429, "{body}");
+    }
 }
 
 #[tokio::test]
