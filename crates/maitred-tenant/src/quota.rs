@@ -5,7 +5,8 @@
 //! limit; only a call that uses more than it reserved can pass it, by that excess, which is charged all the same.
 //!
 //! Either every limit that applies has room, or nothing is taken from any. The table of counters is bounded: counters that say nothing
-//! any more are dropped first, and when none can be, the call is refused rather than let through unmetered.
+//! any more are dropped first, and when none can be, the call is refused rather than let through unmetered. A call that is refused makes
+//! none, and one tenant has half of them at the most.
 
 mod bank;
 mod calendar;
@@ -203,27 +204,29 @@ impl Quota {
     /// # Errors
     /// Some limit has no room; then nothing is taken from any. Of several the one that takes longest is told.
     pub fn reserve(&mut self, subject: &Subject<'_>, most: Amount, at: Moment) -> Result<Reservation, QuotaRefusal> {
-        let mut found: SmallVec<[(u16, Place, u64); 4]> = SmallVec::new();
+        let mut found: Found = SmallVec::new();
+        let mut missing = 0;
         let mut refusal: Option<QuotaRefusal> = None;
         let applying = self
             .limits
             .iter()
             .filter(|limit| applies(&self.limits, limit, subject))
             .count();
-        self.table.make_room(applying, at);
+        self.table.make_room(applying, subject.tenant, at);
         for (number, limit) in (0_u16..).zip(&self.limits) {
             if !applies(&self.limits, limit, subject) {
                 continue;
             }
-            let place = self
-                .table
-                .find((number, limit), subject, || Counter::new(number, limit, at))
-                .ok_or(QuotaRefusal::TableFull)?;
             let wanted = limit.measure.of(most);
-            let Some(counter) = self.table.get_mut(place) else {
-                continue;
+            let want = Want { amount: wanted, at };
+            let place = self.table.look(number, limit, subject);
+            let room = if let Some(counter) = place.and_then(|place| self.table.get_mut(place)) {
+                counter.room(limit, want)
+            } else {
+                missing += 1;
+                Counter::new(number, limit, at).room(limit, want)
             };
-            match counter.room(limit, Want { amount: wanted, at }) {
+            match room {
                 Ok(()) => found.push((number, place, wanted)),
                 Err(no_room) => {
                     let exceeded = QuotaRefusal::Exceeded {
@@ -238,22 +241,28 @@ impl Quota {
         }
         match refusal {
             Some(refusal) => Err(refusal),
-            None => Ok(self.take(&found, at)),
+            None if missing > 0 && !self.table.has_room(missing, subject.tenant) => Err(QuotaRefusal::TableFull),
+            None => Ok(self.take(&found, subject, at)),
         }
     }
 
-    fn take(&mut self, found: &[(u16, Place, u64)], at: Moment) -> Reservation {
+    /// Takes what was found to fit. There is room for the counters that are not there yet.
+    fn take(&mut self, found: &Found, subject: &Subject<'_>, at: Moment) -> Reservation {
         let mut reservation = Reservation::default();
         for (number, place, wanted) in found {
-            let (Some(limit), Some(counter)) = (self.limits.get(usize::from(*number)), self.table.get_mut(*place))
-            else {
+            let Some(limit) = self.limits.get(usize::from(*number)) else {
+                continue;
+            };
+            let make = || Counter::new(*number, limit, at);
+            let place = place.or_else(|| self.table.find((*number, limit), subject, make));
+            let Some((place, counter)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) else {
                 continue;
             };
             let mark = counter.take(limit, Want { amount: *wanted, at });
             let standing = counter.standing(limit, at);
             reservation.tell(limit.measure, standing);
             reservation.holds.push(Hold {
-                place: *place,
+                place,
                 limit: *number,
                 reserved: *wanted,
                 mark,
@@ -322,6 +331,9 @@ impl Quota {
         Ok(())
     }
 }
+
+/// The limits that are for a call: which, where its counter is if there is one, and how much is wanted.
+type Found = SmallVec<[(u16, Option<Place>, u64); 4]>;
 
 /// A broken promise of the bookkeeping: which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -317,7 +317,7 @@ impl Slot for Counter {
             Memory::Calendar { period } => {
                 self.used == 0 || (*period != calendar::day(at.unix) && *period != calendar::month(at.unix))
             }
-            Memory::Life { latest, .. } => self.reserved == 0 && at.now.since(*latest) >= TASK_LIFE,
+            Memory::Life { latest, .. } => self.used == 0 || (self.reserved == 0 && at.now.since(*latest) >= TASK_LIFE),
         }
     }
 }

@@ -390,6 +390,8 @@ impl Slot for Purse {
             Terms::PLACES => !self.is_short(),
             Terms::RATE => unused >= MINUTE,
             Terms::MINUTE => unused >= MINUTE && at.now.since(self.since) >= MINUTE,
+            // What nobody has used of is as good as new.
+            Terms::LIFE if self.known.spent == 0 && self.used() == 0 => true,
             Terms::LIFE => unused >= LIFE && at.now.since(self.since) >= LIFE,
             _ => self.known.spent == 0 || self.period(at.unix) > self.known.period,
         };

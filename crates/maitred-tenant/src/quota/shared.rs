@@ -18,7 +18,9 @@ use super::counter::Mark;
 use super::purse::{Purse, StoreState};
 use super::table::{Place, Slot as _, Table};
 use super::terms::{Ask, LEASE_MILLIS, Word};
-use super::{Amount, Hold, Limit, Moment, Quota, QuotaRefusal, Reservation, Standing, Subject, applies, index, later};
+use super::{
+    Amount, Found, Hold, Limit, Moment, Quota, QuotaRefusal, Reservation, Standing, Subject, applies, index, later,
+};
 
 /// For so long after its last word the store counts as there.
 const PRESENT: Duration = Duration::from_millis(LEASE_MILLIS);
@@ -122,21 +124,28 @@ impl SharedQuota {
     /// Some limit has no room; then nothing is taken from any. Of several the one that takes longest is told.
     pub fn reserve(&mut self, subject: &Subject<'_>, most: Amount, at: Moment) -> Result<Reservation, QuotaRefusal> {
         let store = self.store(at.now);
-        let mut found: SmallVec<[(u16, Place, u64); 4]> = SmallVec::new();
+        let mut found: Found = SmallVec::new();
+        let mut missing = 0;
         let mut refusal: Option<QuotaRefusal> = None;
         let applying = self.limits.iter().filter(|limit| applies(&self.limits, limit, subject));
-        self.table.make_room(applying.count(), at);
+        self.table.make_room(applying.count(), subject.tenant, at);
         for (number, limit) in (0_u16..).zip(&self.limits) {
             if !applies(&self.limits, limit, subject) {
                 continue;
             }
-            let make = || Purse::new(number, limit, self.gateways, at);
-            let place = self.table.find((number, limit), subject, make);
-            let Some((place, purse)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) else {
-                return Err(QuotaRefusal::TableFull);
-            };
             let wanted = limit.measure.of(most);
-            match purse.room(limit, Purse::units(limit, wanted), (at, store)) {
+            let (units, how) = (Purse::units(limit, wanted), (at, store));
+            let place = self.table.look(number, limit, subject);
+            let room = if let Some((place, purse)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) {
+                let room = purse.room(limit, units, how);
+                self.is_hungry |= purse.is_hungry();
+                list(&mut self.listed, place, purse);
+                room
+            } else {
+                missing += 1;
+                Purse::new(number, limit, self.gateways, at).room(limit, units, how)
+            };
+            match room {
                 Ok(()) => found.push((number, place, wanted)),
                 Err(_) if store == StoreState::GoneAndMissed => refusal = Some(QuotaRefusal::StoreGone),
                 Err(no_room) => {
@@ -149,28 +158,41 @@ impl SharedQuota {
                     refusal = Some(later(refusal, exceeded));
                 }
             }
-            self.is_hungry |= purse.is_hungry();
-            list(&mut self.listed, place, purse);
         }
         match refusal {
             Some(refusal) => Err(refusal),
-            None => Ok(self.take(&found, at)),
+            None if missing > 0 && !self.table.has_room(missing, subject.tenant) => Err(QuotaRefusal::TableFull),
+            None => Ok(self.take(&found, subject, (at, store))),
         }
     }
 
-    fn take(&mut self, found: &[(u16, Place, u64)], at: Moment) -> Reservation {
+    /// Takes what was found to fit. There is room for the counters that are not there yet.
+    fn take(&mut self, found: &Found, subject: &Subject<'_>, (at, store): (Moment, StoreState)) -> Reservation {
         let mut reservation = Reservation::default();
         for (number, place, wanted) in found {
-            let (Some(limit), Some(purse)) = (self.limits.get(usize::from(*number)), self.table.get_mut(*place)) else {
+            let Some(limit) = self.limits.get(usize::from(*number)) else {
                 continue;
             };
+            let units = Purse::units(limit, *wanted);
+            let gateways = self.gateways;
+            let make = || Purse::new(*number, limit, gateways, at);
+            let is_new = place.is_none();
+            let place = place.or_else(|| self.table.find((*number, limit), subject, make));
+            let Some((place, purse)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) else {
+                continue;
+            };
+            // A purse that has just been made has not been asked; it has room, as one like it had.
+            if is_new && purse.room(limit, units, (at, store)).is_err() {
+                continue;
+            }
             let before = purse.beyond();
-            purse.take(Purse::units(limit, *wanted));
+            purse.take(units);
             reservation.is_blind |= purse.beyond() > before;
             self.is_hungry |= purse.is_hungry();
+            list(&mut self.listed, place, purse);
             reservation.tell(limit.measure, purse.standing(limit, at));
             reservation.holds.push(Hold {
-                place: *place,
+                place,
                 limit: *number,
                 reserved: *wanted,
                 mark: Mark::NONE,
@@ -279,11 +301,10 @@ impl SharedQuota {
         let Some((number, limit)) = (0_u16..).zip(&self.limits).find(is_it) else {
             return;
         };
-        self.table.make_room(1, at);
         let gateways = self.gateways;
         let place = self
             .table
-            .find_named(number, owners, || Purse::new(number, limit, gateways, at));
+            .find_named((number, limit), owners, at, || Purse::new(number, limit, gateways, at));
         if let Some((place, purse)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) {
             purse.call_for();
             list(&mut self.listed, place, purse);

@@ -24,7 +24,15 @@ pub(super) struct Place {
 #[derive(Debug)]
 struct Entry<C> {
     generation: u32,
-    counter: Option<(C, Box<str>)>,
+    kept: Option<Kept<C>>,
+}
+
+#[derive(Debug)]
+struct Kept<C> {
+    counter: C,
+    name: Box<str>,
+    /// Whose it is, if each tenant has one of its own.
+    tenant: Option<Box<str>>,
 }
 
 /// Every counter that says something.
@@ -34,6 +42,8 @@ pub(super) struct Table<C> {
     places: BTreeMap<Box<str>, u32>,
     entries: Vec<Entry<C>>,
     free: Vec<u32>,
+    /// How many each tenant has.
+    shares: BTreeMap<Box<str>, usize>,
     cap: usize,
     /// The name that is looked up, in a buffer that is used again.
     name: String,
@@ -47,6 +57,7 @@ impl<C: Slot> Table<C> {
             places: BTreeMap::new(),
             entries: Vec::new(),
             free: Vec::new(),
+            shares: BTreeMap::new(),
             cap: cap.max(1),
             name: String::new(),
             patience: 0,
@@ -66,11 +77,18 @@ impl<C: Slot> Table<C> {
         self.cap
     }
 
-    /// Sees to it that there is room for `more` counters, if that can be.
-    pub(super) fn make_room(&mut self, more: usize, at: Moment) {
-        if self.len() + more > self.cap {
+    /// Sees to it that there is room for `more` counters of a tenant, if that can be.
+    pub(super) fn make_room(&mut self, more: usize, tenant: &str, at: Moment) {
+        if !self.has_room(more, tenant) {
             self.drop_idle(at);
         }
+    }
+
+    /// Whether there is room for `more` counters of a tenant. One may have half of the table, so that it cannot shut out all others
+    /// by naming many users and tasks.
+    pub(super) fn has_room(&self, more: usize, tenant: &str) -> bool {
+        let own = self.shares.get(tenant).copied().unwrap_or(0);
+        self.len() + more <= self.cap && own + more <= (self.cap / 2).max(1)
     }
 
     /// The subject's counter of a limit, which is made if there is none. `None` when there is no room for one. Drops none, so
@@ -83,38 +101,67 @@ impl<C: Slot> Table<C> {
     ) -> Option<Place> {
         match self.look(number, limit, subject) {
             Some(place) => Some(place),
-            None => self.add(self.name.as_str().into(), make),
+            None => {
+                let tenant = limit.dimensions().has(Dimensions::TENANT).then_some(subject.tenant);
+                self.add(self.name.as_str().into(), tenant, make)
+            }
         }
     }
 
-    /// The counter of a limit and of owners whose names are written as those of a counter are, which is made if there is none.
-    pub(super) fn find_named(&mut self, number: u16, owners: &str, make: impl FnOnce() -> C) -> Option<Place> {
+    /// The counter of a limit and of owners whose names are written as those of a counter are, which is made if there is none and if
+    /// there is room.
+    pub(super) fn find_named(
+        &mut self,
+        (number, limit): (u16, &Limit),
+        owners: &str,
+        at: Moment,
+        make: impl FnOnce() -> C,
+    ) -> Option<Place> {
         let name: Box<str> = format!("{number}{NUMBER_END}{owners}").into();
-        match self.places.get(&name) {
-            Some(index) => Some(self.place(*index)),
-            None => self.add(name, make),
+        if let Some(index) = self.places.get(&name) {
+            return Some(self.place(*index));
+        }
+        let tenant = first_owner(limit, owners);
+        let counted = tenant.unwrap_or_default();
+        self.make_room(1, counted, at);
+        if self.has_room(1, counted) {
+            self.add(name, tenant, make)
+        } else {
+            None
         }
     }
 
-    fn add(&mut self, name: Box<str>, make: impl FnOnce() -> C) -> Option<Place> {
+    fn add(&mut self, name: Box<str>, tenant: Option<&str>, make: impl FnOnce() -> C) -> Option<Place> {
         if self.len() >= self.cap {
             return None;
         }
-        let counter = (make(), name.clone());
+        let kept = Kept {
+            counter: make(),
+            name: name.clone(),
+            tenant: tenant.map(Box::from),
+        };
         let index = if let Some(index) = self.free.pop() {
             if let Some(entry) = self.entries.get_mut(index as usize) {
-                entry.counter = Some(counter);
+                entry.kept = Some(kept);
             }
             index
         } else {
             let index = u32::try_from(self.entries.len()).ok()?;
             self.entries.push(Entry {
                 generation: 0,
-                counter: Some(counter),
+                kept: Some(kept),
             });
             index
         };
         self.places.insert(name, index);
+        if let Some(tenant) = tenant {
+            match self.shares.get_mut(tenant) {
+                Some(own) => *own += 1,
+                None => {
+                    self.shares.insert(tenant.into(), 1);
+                }
+            }
+        }
         Some(self.place(index))
     }
 
@@ -134,14 +181,14 @@ impl<C: Slot> Table<C> {
         if entry.generation != place.generation {
             return None;
         }
-        entry.counter.as_mut().map(|(counter, _)| counter)
+        entry.kept.as_mut().map(|kept| &mut kept.counter)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &C)> {
         (0_u32..).zip(&self.entries).filter_map(|(index, entry)| {
-            let (counter, _) = entry.counter.as_ref()?;
+            let kept = entry.kept.as_ref()?;
             let generation = entry.generation;
-            Some((Place { index, generation }, counter))
+            Some((Place { index, generation }, &kept.counter))
         })
     }
 
@@ -151,7 +198,7 @@ impl<C: Slot> Table<C> {
         if entry.generation != place.generation {
             return None;
         }
-        let (counter, name) = entry.counter.as_mut()?;
+        let Kept { counter, name, .. } = entry.kept.as_mut()?;
         Some((name.split_once(NUMBER_END).map_or("", |(_, owners)| owners), counter))
     }
 
@@ -164,8 +211,9 @@ impl<C: Slot> Table<C> {
         }
         let before = self.len();
         for (index, entry) in (0_u32..).zip(&mut self.entries) {
-            if let Some((_, name)) = entry.counter.take_if(|(counter, _)| counter.is_idle(at)) {
-                self.places.remove(&name);
+            if let Some(kept) = entry.kept.take_if(|kept| kept.counter.is_idle(at)) {
+                self.places.remove(&kept.name);
+                release(&mut self.shares, kept.tenant.as_deref());
                 entry.generation = entry.generation.wrapping_add(1);
                 self.free.push(index);
             }
@@ -179,7 +227,7 @@ impl<C: Slot> Table<C> {
     pub(super) fn renumber(&mut self, moved: &[Option<u16>]) {
         self.places.clear();
         for (index, entry) in (0_u32..).zip(&mut self.entries) {
-            let Some((counter, name)) = &mut entry.counter else {
+            let Some(Kept { counter, name, tenant }) = &mut entry.kept else {
                 continue;
             };
             match moved.get(usize::from(counter.limit())).copied().flatten() {
@@ -190,13 +238,32 @@ impl<C: Slot> Table<C> {
                     self.places.insert(name.clone(), index);
                 }
                 None => {
-                    entry.counter = None;
+                    release(&mut self.shares, tenant.as_deref());
+                    entry.kept = None;
                     entry.generation = entry.generation.wrapping_add(1);
                     self.free.push(index);
                 }
             }
         }
     }
+}
+
+/// A tenant has one counter less.
+fn release(shares: &mut BTreeMap<Box<str>, usize>, tenant: Option<&str>) {
+    let Some((tenant, own)) = tenant.and_then(|tenant| Some((tenant, shares.get_mut(tenant)?))) else {
+        return;
+    };
+    *own -= 1;
+    if *own == 0 {
+        shares.remove(tenant);
+    }
+}
+
+/// The tenant of a counter, from its owners as [`write_name`] writes them.
+fn first_owner<'a>(limit: &Limit, owners: &'a str) -> Option<&'a str> {
+    let (length, names) = owners.split_once('.')?;
+    let tenant = names.get(..length.parse().ok()?)?;
+    limit.dimensions().has(Dimensions::TENANT).then_some(tenant)
 }
 
 const NUMBER_END: char = ':';

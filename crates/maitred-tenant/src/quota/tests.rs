@@ -253,7 +253,11 @@ fn a_flood_of_owners_is_refused_once_the_table_is_full_of_use() {
             Err(refusal) => assert_eq!(refusal, QuotaRefusal::TableFull),
         }
     }
-    assert_eq!(let_in, 32);
+    // One tenant has half of it.
+    assert_eq!(let_in, 16);
+    let other = Subject { tenant: "b", ..SUBJECT };
+    let held = quota.reserve(&other, tokens(1), at(0)).unwrap();
+    quota.settle(held, tokens(1), at(0));
     // Two days later nobody's figure counts any more.
     for name in names.iter().skip(40) {
         let subject = Subject {
@@ -265,8 +269,37 @@ fn a_flood_of_owners_is_refused_once_the_table_is_full_of_use() {
             let_in += 1;
         }
     }
-    assert!(let_in > 32 + 20, "{let_in}");
+    assert!(let_in > 16 + 12, "{let_in}");
     quota.check(&[]).unwrap();
+}
+
+#[test]
+fn refused_and_unused_tasks_take_no_place_in_the_table() {
+    let mut quota = Quota::new(vec![limit(Measure::TokensPerTask, 10, Dimensions::NONE)], 32);
+    let names: Vec<String> = (0..64).map(|number| format!("task-{number}")).collect();
+    let of = |name: &'static str| Subject {
+        task: Some(name),
+        ..SUBJECT
+    };
+    for name in &names {
+        let subject = Subject {
+            task: Some(name),
+            ..SUBJECT
+        };
+        assert_eq!(refused(quota.reserve(&subject, tokens(11), at(0))).1, 10);
+    }
+    assert_eq!(quota.table.len(), 0);
+    for name in &names {
+        let subject = Subject {
+            task: Some(name),
+            ..SUBJECT
+        };
+        let held = quota.reserve(&subject, tokens(10), at(0)).unwrap();
+        quota.settle(held, tokens(0), at(0));
+    }
+    let held = quota.reserve(&of("used"), tokens(10), at(0)).unwrap();
+    quota.settle(held, tokens(10), at(0));
+    assert_eq!(refused(quota.reserve(&of("used"), tokens(1), at(1))).1, 0);
 }
 
 #[test]
