@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use maitred_config::{PoolSettings, Settings};
 use maitred_llm::{BodyError, BodyView, CallKind, Edits, ModelsPage, Reply, UsageAsk, model_entry, scan};
@@ -38,11 +38,19 @@ pub(crate) async fn serve(
 ) -> Result<Response<ClientBody>, Infallible> {
     let mut account = Account::open(gate, client, &request);
     let cutoff = Arc::clone(&account.gate.cutoff);
-    Ok(match cutoff.guard(handle(&mut account, request)).await {
+    let version = request.version();
+    let mut response = match cutoff.guard(handle(&mut account, request)).await {
         Ok(Handled::Own(headers, body)) => account.answer(StatusCode::OK, headers, body),
         Ok(Handled::Answered(answer, limits)) => begin(account, answer, limits),
         Err(fault) => account.refuse(fault),
-    })
+    };
+    if cutoff.is_near() && version < Version::HTTP_2 {
+        // HTTP/2 says it with a frame of its own.
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
 }
 
 /// What came of a call.

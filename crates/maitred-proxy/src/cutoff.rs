@@ -19,6 +19,9 @@ use crate::seldom::Seldom;
 /// How long a connection may take to send its last words.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// When to try again: another gateway can answer at once.
+const ELSEWHERE: Duration = Duration::from_secs(1);
+
 /// Says whether the end has come, and wakes who waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Cutoff {
@@ -47,10 +50,13 @@ impl Cutoff {
     /// What a call is to end with, if the end has come.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.has_come.load(Ordering::Acquire).then(|| Failure {
-            fault: Fault::new(
-                FaultKind::Draining,
-                "this gateway is shutting down and the time to finish is over",
-            ),
+            fault: Fault {
+                retry_after: Some(ELSEWHERE),
+                ..Fault::new(
+                    FaultKind::Draining,
+                    "this gateway is shutting down and the time to finish is over",
+                )
+            },
             end: LeaseEnd::Cancelled,
         })
     }
@@ -82,5 +88,18 @@ impl Cutoff {
             Some(ended) => Some(ended),
             None => tokio::time::timeout(LAST_WORDS, life).await.ok(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_cut_off_is_told_when_to_try_again() {
+        let cutoff = Cutoff::default();
+        assert!(cutoff.failure().is_none());
+        cutoff.come();
+        assert_eq!(cutoff.failure().unwrap().fault.retry_after, Some(ELSEWHERE));
     }
 }

@@ -94,14 +94,9 @@ pub(crate) fn path<'a, B>(request: &'a Request<B>) -> Result<CallPath<'a>, Fault
     })
 }
 
-/// Whether calls are still taken.
+/// Whether calls are taken. While the gateway drains they are: what still comes over an open connection was sent before its
+/// client could know better.
 pub(crate) fn open_to_calls(runtime: &Runtime) -> Result<(), Fault> {
-    if runtime.is_draining() {
-        return Err(Fault::new(
-            FaultKind::Draining,
-            "this gateway is shutting down; try again",
-        ));
-    }
     if runtime.audit().is_some_and(|audit| !audit.takes_calls()) {
         return Err(Fault::new(
             FaultKind::AuditUnavailable,

@@ -35,6 +35,9 @@ const ACCEPT_REST: Duration = Duration::from_millis(50);
 const HEAD_BUFFER: usize = 8192 + 4096 * 100;
 /// How much longer than its call a stream of HTTP/2 may last, so that a call whose time is up can say so.
 const OVERTIME: Duration = Duration::from_secs(1);
+/// How long connections stay open for calls when the gateway drains. What their clients send meanwhile, not knowing, is served;
+/// a connection that is closed at once would answer it with a reset.
+const LINGER: Duration = Duration::from_secs(1);
 /// An idle HTTP/2 connection is asked whether it is still there.
 const HTTP2_PING: Duration = Duration::from_secs(30);
 
@@ -94,7 +97,7 @@ pub(crate) async fn accept(listener: std::net::TcpListener, door: Door) {
     loop {
         let accepted = tokio::select! {
             biased;
-            () = tasks.stopping() => return,
+            () = tasks.stopping() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -106,6 +109,19 @@ pub(crate) async fn accept(listener: std::net::TcpListener, door: Door) {
             }
         }
     }
+    // Whoever waits in the queue is connected already as far as its client knows.
+    match listener.into_std() {
+        Ok(listener) => waiting(&listener).for_each(|(stream, peer)| admit(&tasks, door.clone(), stream, peer)),
+        Err(error) => tracing::warn!(%error, "connections that waited to be accepted are lost"),
+    }
+}
+
+/// The connections in a listener's queue. Asked of the kernel itself: the event loop may not know of them yet.
+fn waiting(listener: &std::net::TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> + '_ {
+    std::iter::from_fn(|| listener.accept().ok()).filter_map(|(stream, peer)| {
+        stream.set_nonblocking(true).ok()?;
+        Some((TcpStream::from_std(stream).ok()?, peer))
+    })
 }
 
 fn admit(tasks: &Tasks, door: Door, stream: TcpStream, peer: SocketAddr) {
@@ -156,16 +172,22 @@ where
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let stop = pin!(tasks.stopping());
     let mut stopping = Seldom::new(stop);
+    let cutoff = &door.gate.cutoff;
+    let mut linger = None;
     let mut is_stopping = false;
     let life = poll_fn(|cx| {
         let polled = connection.as_mut().poll(cx);
-        if polled.is_pending() && !is_stopping && stopping.poll(cx, door.gate.cutoff.is_near()).is_ready() {
-            // No further call on this connection; the one that runs finishes.
-            is_stopping = true;
-            connection.as_mut().graceful_shutdown();
-            return connection.as_mut().poll(cx);
+        if polled.is_ready() || is_stopping || stopping.poll(cx, cutoff.is_near()).is_pending() {
+            return polled;
         }
-        polled
+        let linger = linger.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+        if linger.as_mut().poll(cx).is_pending() && cutoff.failure().is_none() {
+            return polled;
+        }
+        // No further call on this connection; the one that runs finishes.
+        is_stopping = true;
+        connection.as_mut().graceful_shutdown();
+        connection.as_mut().poll(cx)
     });
     if let Some(Err(error)) = door.gate.cutoff.watch(life).await {
         tracing::debug!(%error, "a client connection ended early");
@@ -214,5 +236,22 @@ where
                 tracing::debug!("a stream was given up: its client takes nothing");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_is_left_in_the_queue() {
+        let listener = bind_one((Ipv4Addr::LOCALHOST, 0).into(), Sharing::Port).unwrap();
+        let address = listener.local_addr().unwrap();
+        let clients: Vec<_> = (0..3).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        let peers: Vec<_> = waiting(&listener).map(|(_, peer)| peer).collect();
+        let expected: Vec<_> = clients.iter().map(|client| client.local_addr().unwrap()).collect();
+        assert_eq!(peers, expected);
     }
 }

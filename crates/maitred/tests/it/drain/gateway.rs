@@ -60,6 +60,27 @@ async fn streams_finish_and_nothing_new_is_taken() {
     assert_eq!(records.len(), 2);
 }
 
+/// Clients that have not noticed send on over connections they have.
+#[tokio::test]
+async fn calls_on_open_connections_are_served_while_it_drains() {
+    let (_engines, mut gateway) = draining("30s").await;
+    let mut fresh = Connection::open(gateway.address).await;
+    let mut used = Connection::open(gateway.address).await;
+    assert_eq!(used.call(&gateway.chat(streamed(0, 5, 2))).await.status(), 200);
+    let streams = Http2::open(gateway.address).await;
+    gateway.child.signal(Signal::Terminate);
+    gateway.child.line("draining").await;
+    let over_http2 = streams.post(crate::table::CHAT, &gateway.key, &streamed(1, 5, 2));
+    let (first, second) = (gateway.chat(streamed(2, 5, 2)), gateway.chat(streamed(3, 5, 2)));
+    let (fresh, used, (status, _)) = tokio::join!(fresh.call(&first), used.call(&second), over_http2);
+    for answer in [fresh, used] {
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        assert_eq!(answer.header("connection"), Some("close"));
+    }
+    assert_eq!(status.as_u16(), 200);
+    assert_eq!(gateway.child.exit().await.code(), Some(0));
+}
+
 #[tokio::test]
 async fn what_takes_too_long_is_cut() {
     let (_engines, mut gateway) = draining("500ms").await;
