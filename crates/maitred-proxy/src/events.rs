@@ -76,6 +76,16 @@ impl EventStream {
         self.is_over
     }
 
+    /// Whether everything that the protocol owes has come. The body's end may still be missing; it is not worth waiting for long.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_over || (self.failure.is_none() && self.judge.end(BodyEnd::Cut) == EndVerdict::Complete)
+    }
+
+    /// Whether all of a complete answer has been handed out.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.queue.is_empty() && self.is_complete()
+    }
+
     /// The next bytes for the client.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         let bytes = self.queue.pop_front()?;
@@ -128,7 +138,7 @@ impl EventStream {
         self.reader.feed(chunk.clone());
         let mut passed: smallvec::SmallVec<[Bytes; 4]> = smallvec::SmallVec::new();
         let (mut all_pass, mut is_alive) = (was_between, false);
-        while self.failure.is_none() {
+        while self.failure.is_none() && !self.is_over {
             match self.reader.next_event() {
                 Ok(Some(event)) => {
                     is_alive |= event.data().is_some();
@@ -243,6 +253,11 @@ impl EventStream {
     }
 
     fn fail(&mut self, kind: FaultKind, detail: String, end: LeaseEnd) {
+        if self.is_complete() {
+            // What comes after the proper end is no part of the answer.
+            self.is_over = true;
+            return;
+        }
         let message = match kind {
             FaultKind::UpstreamAborted => "the model server aborted the answer",
             FaultKind::UpstreamOverloaded => "the model server has too much to do",
@@ -255,3 +270,6 @@ impl EventStream {
         }));
     }
 }
+
+#[cfg(test)]
+mod tests;

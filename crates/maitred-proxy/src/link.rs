@@ -319,4 +319,4 @@ fn poll_write(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -21,6 +21,9 @@ const PROGRESS_STEP: u32 = 32;
 /// How long the connection has for sending an error event before it is cut. A reset of HTTP/2 overtakes what was not sent.
 const PARTING: Duration = Duration::from_millis(50);
 
+/// How long a complete answer waits for the end of its body, so that its link can be used again.
+const TRAILING: Duration = Duration::from_millis(100);
+
 /// A stream being relayed.
 #[derive(Debug)]
 pub(crate) struct StreamRelay {
@@ -38,6 +41,8 @@ pub(crate) struct StreamRelay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Flowing,
+    /// All of the answer has been handed out; only the end of the endpoint's body is missing.
+    Trailing,
     /// The error event has been handed out; the connection gets a moment to send it.
     Parting,
     Ended,
@@ -61,7 +66,7 @@ impl StreamRelay {
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         loop {
             match self.state {
-                State::Flowing => {}
+                State::Flowing | State::Trailing => {}
                 State::Parting => match self.alarm.poll_paused(cx) {
                     Poll::Ready(()) => {
                         self.state = State::Ended;
@@ -87,12 +92,31 @@ impl StreamRelay {
             }
             match events.poll_advance(cx) {
                 Poll::Ready(is_alive) => self.note(is_alive),
+                Poll::Pending if events.is_complete() => {
+                    if self.poll_trailing(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    self.end_well();
+                    return Poll::Ready(None);
+                }
                 Poll::Pending => match self.poll_end(cx) {
                     Poll::Ready(failure) => return Poll::Ready(Some(Ok(self.break_off(failure)))),
                     Poll::Pending => return Poll::Pending,
                 },
             }
         }
+    }
+
+    /// Whether the end of the body has been waited for long enough.
+    fn poll_trailing(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.account.gate.cutoff.failure().is_some() {
+            return Poll::Ready(());
+        }
+        if self.state == State::Flowing {
+            self.state = State::Trailing;
+            self.alarm.pause(TRAILING);
+        }
+        self.alarm.poll_paused(cx)
     }
 
     /// Whether there is a reason to wait no longer.
@@ -142,6 +166,7 @@ impl StreamRelay {
             if let Some(reply) = events.take_reply() {
                 self.account.replied(reply);
             }
+            // A link whose body has not ended is of no further use, and is dropped.
             self.account.gate.shard.park(events.into_link(), self.account.now());
         }
         self.account.close(OutcomeStatus::Answered, LeaseEnd::Success);
@@ -157,6 +182,11 @@ impl StreamRelay {
 
 impl Drop for StreamRelay {
     fn drop(&mut self) {
+        if self.events.as_ref().is_some_and(|events| events.is_delivered()) {
+            // Clients need not wait for more than the last event.
+            self.end_well();
+            return;
+        }
         // The client went away in mid-stream; what the endpoint has generated until now has been used all the same.
         self.settle();
     }

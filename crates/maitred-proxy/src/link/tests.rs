@@ -9,7 +9,7 @@ const HEAD: &[u8] = b"POST / HTTP/1.1\r\nhost: a\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// A link and the endpoint's end of it.
-async fn linked() -> (Link, TcpStream) {
+pub(crate) async fn linked() -> (Link, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = Address::from(listener.local_addr().unwrap().to_string().as_str());
     let open = Link::open(&address, Duration::from_secs(10));

@@ -331,3 +331,15 @@ async fn a_slow_reader_holds_back_its_own_endpoint_only() {
     let grown = gateway.resident_bytes().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes held for a reader that is slow");
 }
+
+/// What an endpoint owes after the last event is of no interest to the client.
+#[tokio::test]
+async fn an_endpoint_that_falls_silent_after_the_last_event_has_answered() {
+    let (endpoint, gateway) = one_with(|config| config.file("timeouts: { idle: 2s }")).await;
+    let events = maitred_test::vllm::chat_event(MODEL, "one") + &maitred_test::vllm::chat_end(MODEL, None);
+    endpoint.once(CHAT, Play::stream().chunk(events.as_str()).hang());
+    let answer = gateway.ask(streamed()).await;
+    assert_eq!((answer.text(), answer.end), (events, BodyEnd::Complete));
+    let record = &gateway.until_records(1).await[0];
+    assert_eq!(record["outcome"], "answered", "{record}");
+}
