@@ -36,6 +36,8 @@ use feed::Feeder;
 use queue::{Shared, write_until_closed};
 use spool::Spool;
 
+/// How long the database may take to answer at the start.
+const OPENING: Duration = Duration::from_secs(10);
 /// How many reports are made at one time; further ones wait.
 const REPORTS: usize = 2;
 /// How long a report may take.
@@ -203,9 +205,15 @@ impl Ledger {
     /// Says what is missing, and which command helps.
     pub async fn open(options: LedgerOptions, meters: LedgerMeters) -> Result<Self, LedgerError> {
         let is_strict = options.policy == Policy::Reject || matches!(options.place, Place::Sqlite(_));
-        match Database::open(&options.place, Access::Write).await {
-            Ok(database) => database.close().await,
-            Err(DatabaseError::Refused(error)) if !is_strict => {
+        let seeing = async {
+            Database::open(&options.place, Access::Write).await?.close().await;
+            Ok(())
+        };
+        // A server that accepts and says nothing would hold up the start for ever.
+        let seen = tokio::time::timeout(OPENING, seeing).await;
+        match seen.unwrap_or(Err(DatabaseError::Timeout)) {
+            Ok(()) => {}
+            Err(error @ (DatabaseError::Refused(_) | DatabaseError::Timeout)) if !is_strict => {
                 tracing::error!(%error, "the ledger's database cannot be reached; rows wait in the spool");
             }
             Err(error) => return Err(LedgerError::Database(error)),

@@ -140,7 +140,14 @@ impl Gateway {
         format: maitred_obs::LogFormat,
     ) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::install()?;
-        let gateway = Self::start(args, text, settings, format).await?;
+        // What the start waits for may be long in coming, and whoever wants to end need not wait for it.
+        let gateway = tokio::select! {
+            started = Self::start(args, text, settings, format) => started?,
+            () = signals.wait_for_end() => {
+                tracing::info!("a signal during the start: ending");
+                return Ok(ExitCode::SUCCESS);
+            }
+        };
         signals.wait_for_end().await;
         Ok(tokio::select! {
             code = gateway.drain() => code,

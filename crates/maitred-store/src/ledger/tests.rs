@@ -506,3 +506,23 @@ impl AssertSql {
 }
 
 mod kills;
+
+/// A server that accepts and says nothing holds up no start; the time is virtual.
+#[tokio::test(start_paused = true)]
+async fn a_silent_database_does_not_hold_up_the_start() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = Place::Postgres(format!("postgres://u:p@{}/db", silent.local_addr().unwrap()));
+    let folder = Folder::new();
+    let options = options(place, folder.path(), 1);
+    let strict = LedgerOptions {
+        policy: Policy::Reject,
+        ..options.clone()
+    };
+    let refused = Ledger::open(strict, LedgerMeters::default()).await.unwrap_err();
+    assert!(
+        matches!(refused, LedgerError::Database(DatabaseError::Timeout)),
+        "{refused}"
+    );
+    // Rows wait in the spool instead.
+    drop(open(options).await);
+}
