@@ -76,6 +76,8 @@ struct Failed {
     failure: Failure,
     /// Whether another endpoint might do better.
     may_move: bool,
+    /// Whether the endpoint has surely not acted on the call: it was not sent, or refused for want of room.
+    is_undone: bool,
 }
 
 impl From<Failure> for Failed {
@@ -83,12 +85,20 @@ impl From<Failure> for Failed {
         Self {
             failure,
             may_move: true,
+            is_undone: false,
         }
     }
 }
 
 fn failed(fault: Fault, end: LeaseEnd) -> Failed {
     Failed::from(Failure { fault, end })
+}
+
+impl Failed {
+    /// Says whether the endpoint has surely not acted on the call.
+    fn undone(self, is_undone: bool) -> Self {
+        Self { is_undone, ..self }
+    }
 }
 
 /// Tries until there is a good beginning. The fault returned is the first one: it explains the most.
@@ -130,6 +140,7 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
         let Failed {
             failure: Failure { mut fault, end },
             may_move,
+            is_undone,
         } = match attempt(account, call).await {
             Ok(answer) => return Ok(answer),
             // The endpoint was at work for as long as the call may take: it is charged as if its client had left.
@@ -147,10 +158,16 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
         );
         latest = Some(fault.kind);
         let first = first.get_or_insert(fault);
+        let may_move = may_move && (is_undone || !acts(call.kind, &call.head.method));
         if !may_move || account.attempts() >= call.attempts || account.now() >= call.deadline {
             return Err(told_to_wait(first.clone(), pool));
         }
     }
+}
+
+/// Whether a call may change something, so that it must not be run twice. What the gateway knows as inference does not.
+fn acts(kind: CallKind, method: &Method) -> bool {
+    kind == CallKind::Other && !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
 /// What the pool is asked for the next attempt.
@@ -217,7 +234,8 @@ fn no_way_left(first: Option<Fault>, no_place: &NoPlace) -> Fault {
 
 /// One attempt, on the endpoint that is booked.
 async fn attempt(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
-    let limit = if call.shows_beginning() {
+    // Only a stream shows soon that an endpoint is at work. Any other answer may come at the end, all at once, however long it is.
+    let limit = if call.is_stream {
         call.deadline.min(account.now() + call.timeouts.first_token)
     } else {
         call.deadline
@@ -318,7 +336,8 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, AnswerHead), 
             Err(error) if link.is_reused && error.is_unsent => {}
             Err(error) => {
                 let fault = Fault::new(FaultKind::UpstreamBroken, "the connection to the model server broke");
-                return Err(failed(fault.with_detail(error.to_string()), LeaseEnd::Failure));
+                let failed = failed(fault.with_detail(error.to_string()), LeaseEnd::Failure);
+                return Err(failed.undone(error.is_unsent));
             }
         }
     }
@@ -327,7 +346,7 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, AnswerHead), 
 async fn connect(address: &Address, call: &Call) -> Result<Link, Failed> {
     Link::open(address, call.timeouts.connect).await.map_err(|error| {
         let fault = Fault::new(FaultKind::ConnectFailed, "no connection to the model server");
-        failed(fault.with_detail(error.to_string()), LeaseEnd::Failure)
+        failed(fault.with_detail(error.to_string()), LeaseEnd::Failure).undone(true)
     })
 }
 
@@ -339,12 +358,6 @@ impl Call {
             deadline: self.deadline,
             input: self.input,
         }
-    }
-
-    /// Whether an endpoint shows soon that it is at work. An answer that is generated but not streamed comes at the end, all at
-    /// once, however long it is.
-    fn shows_beginning(&self) -> bool {
-        self.is_stream || !self.kind.generates()
     }
 
     /// Request line and headers as they go to an endpoint: the path in origin form, the body with its length.
@@ -469,7 +482,10 @@ async fn refusal(
     let body = Blank::of(account.booking()).bytes(body);
     let error = UpstreamErrorBody::read(&body);
     let detail = nameable(format!("HTTP {}", plain.status), &error);
-    let broken = |kind, message: &'static str, end| failed(Fault::new(kind, message).with_detail(detail.clone()), end);
+    let broken = |kind, message: &'static str, end| {
+        // 429 and 503 say that the endpoint has not begun.
+        failed(Fault::new(kind, message).with_detail(detail.clone()), end).undone(matches!(plain.status, 429 | 503))
+    };
     match judge_refusal(engine, plain, &error) {
         HeadVerdict::ClientError | HeadVerdict::UnknownPath | HeadVerdict::Relay | HeadVerdict::NotFound => {
             Ok(Answer::Whole(
@@ -535,4 +551,18 @@ fn in_dialect(account: &Account, body: Bytes, status: u16, error: &UpstreamError
         code: error.code.as_deref(),
     };
     reshape_error(account.dialect, &error, account.request_id.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_change_something_is_not_run_twice() {
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            assert!(acts(CallKind::Other, &method), "{method}");
+            assert!(!acts(CallKind::Chat, &method), "{method}");
+        }
+        assert!(!acts(CallKind::Other, &Method::GET));
+    }
 }

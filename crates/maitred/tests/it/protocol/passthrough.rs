@@ -1,6 +1,6 @@
 //! Bytes are relayed, not rebuilt.
 
-use maitred_test::{BodyEnd, Play, Request, ScriptedEndpoint};
+use maitred_test::{BodyEnd, Gate, Play, Request, ScriptedEndpoint};
 
 use super::{chat, one, one_with};
 use crate::table::{CHAT, Config, Gateway, MODEL};
@@ -94,6 +94,39 @@ async fn an_answer_may_be_framed_in_any_way() {
         gateway.metric("maitred_calls_total", &[("outcome", "answered")]).await,
         6.0
     );
+}
+
+/// A path that the gateway does not know may do anything, and take as long as it likes.
+#[tokio::test]
+async fn a_call_of_an_unknown_kind_is_not_run_twice() {
+    const PATH: &str = "/v1/audio/speech";
+    let first = ScriptedEndpoint::start(MODEL).await;
+    let second = ScriptedEndpoint::start(MODEL).await;
+    let config = Config::of([first.address(), second.address()]).file("timeouts: { first_token: 200ms }");
+    let gateway = Gateway::ready(&config).await;
+    let body = format!(r#"{{"model":"{MODEL}"}}"#);
+    let request = Request::post(PATH, body).bearer(&gateway.key);
+    let check = async |play: Play, status: u16, attempts: usize, number: usize| {
+        first.on(PATH, play.clone());
+        second.on(PATH, play);
+        let answer = request.send(gateway.address).await;
+        assert_eq!(answer.status(), status, "{}", answer.text());
+        let record = &gateway.until_records(number).await[number - 1];
+        assert_eq!(record["attempts"], attempts, "{record}");
+    };
+    check(Play::json(500, "{}"), 502, 1, 1).await;
+    check(Play::default().cut(), 502, 1, 2).await;
+    check(Play::json(503, "{}"), 502, 2, 3).await;
+    // Longer than `first_token`.
+    let gate = Gate::closed();
+    let slow = Play::default()
+        .wait(&gate)
+        .raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let opening = async {
+        tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+        gate.open();
+    };
+    tokio::join!(check(slow, 200, 1, 4), opening);
 }
 
 #[tokio::test]
