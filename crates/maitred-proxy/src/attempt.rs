@@ -409,7 +409,9 @@ async fn first_output(
 
 /// Reads an answer that is no stream, and judges it if it is small enough to be read whole.
 async fn whole_or_begun(account: &mut Account, call: &Call, link: Link, is_json: bool) -> Result<Reading, Failed> {
-    let reading = read(link, WHOLE_MAX).await.map_err(|error| {
+    // What may be a stream of some other form, such as sound, is of use from its first piece on.
+    let is_flow = call.kind == CallKind::Other && (link.remaining().is_none() || !is_json);
+    let reading = read(link, if is_flow { 0 } else { WHOLE_MAX }).await.map_err(|error| {
         let fault = Fault::new(FaultKind::UpstreamBroken, "the answer of the model server broke off");
         failed(fault.with_detail(error.to_string()), LeaseEnd::Failure)
     })?;

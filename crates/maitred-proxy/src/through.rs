@@ -46,7 +46,8 @@ pub(crate) async fn read(mut link: Link, max: usize) -> Result<Reading, LinkErro
             }
             rest.extend_from_slice(&chunk);
         }
-        if first.len().max(rest.len()) > max {
+        // What has come to its end need not be gone through.
+        if first.len().max(rest.len()) > max && link.remaining() != Some(0) {
             return Ok(Reading::Begun(link, join(first, rest)));
         }
     }
@@ -167,5 +168,39 @@ impl Through {
 impl Drop for Through {
     fn drop(&mut self) {
         self.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::answer::Asked;
+    use crate::link::Outgoing;
+    use crate::link::tests::linked;
+
+    /// What is read of an answer of which no more comes than `bytes`.
+    async fn begun(bytes: &str, max: usize) -> Reading {
+        let (mut link, mut endpoint) = linked().await;
+        endpoint.write_all(bytes.as_bytes()).await.unwrap();
+        let request = Outgoing {
+            head: b"POST / HTTP/1.1\r\nhost: a\r\n\r\n",
+            body: &[],
+            asked: Asked::Whole,
+        };
+        link.send(request).await.unwrap();
+        read(link, max).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_flows_begins_with_its_first_piece() {
+        const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n";
+        let flowing = begun(CHUNKED, 0).await;
+        assert!(matches!(flowing, Reading::Begun(_, first) if first == "first"));
+        let ended = begun(&format!("{CHUNKED}0\r\n\r\n"), 0).await;
+        assert!(matches!(ended, Reading::Whole(_, all) if all == "first"));
+        let long = begun("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfirst", 4).await;
+        assert!(matches!(long, Reading::Begun(_, first) if first == "first"));
     }
 }

@@ -1,6 +1,6 @@
 //! Bytes are relayed, not rebuilt.
 
-use maitred_test::{BodyEnd, Gate, Play, Request, ScriptedEndpoint};
+use maitred_test::{BodyEnd, Connection, Gate, Play, Request, ScriptedEndpoint};
 
 use super::{chat, one, one_with};
 use crate::table::{CHAT, Config, Gateway, MODEL};
@@ -127,6 +127,26 @@ async fn a_call_of_an_unknown_kind_is_not_run_twice() {
         gate.open();
     };
     tokio::join!(check(slow, 200, 1, 4), opening);
+}
+
+/// Sound is heard from its beginning, not when all of it has been made.
+#[tokio::test]
+async fn an_answer_of_another_form_arrives_piece_by_piece() {
+    let (endpoint, gateway) = one().await;
+    let gate = Gate::closed();
+    let play = Play::chunked(200, &[("content-type", "audio/mpeg")]).chunk("first");
+    endpoint.on("/v1/audio/speech", play.wait(&gate).chunk("second").end());
+    let body = format!(r#"{{"model":"{MODEL}"}}"#);
+    let mut connection = Connection::open(gateway.address).await;
+    let head = connection
+        .start(&Request::post("/v1/audio/speech", body).bearer(&gateway.key))
+        .await;
+    assert_eq!(head.status(), 200);
+    assert_eq!(connection.piece().await.as_deref(), Some(&b"first"[..]));
+    gate.open();
+    assert_eq!(connection.piece().await.as_deref(), Some(&b"second"[..]));
+    assert_eq!(connection.piece().await, None);
+    assert_eq!(connection.body_end(), BodyEnd::Complete);
 }
 
 #[tokio::test]
