@@ -83,8 +83,9 @@ struct Failed {
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
         Self {
+            // What is no fault of the endpoint would be the same elsewhere.
+            may_move: failure.end != LeaseEnd::Cancelled,
             failure,
-            may_move: true,
             is_undone: false,
         }
     }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use maitred_engines::{BodyEnd, EndVerdict, Engine, EventVerdict, StreamJudge};
-use maitred_llm::sse::{Event, Reader};
+use maitred_llm::sse::{Event, EventTooLarge, Reader};
 use maitred_llm::{CallKind, EventKind, Pass, Reply, StreamFilter, UsageAsk, UsageTap};
 use maitred_types::{FaultKind, LeaseEnd, TokenCount, Usage};
 
@@ -148,7 +148,7 @@ impl EventStream {
                     }
                 }
                 Ok(None) => break,
-                Err(error) => self.fail(FaultKind::UpstreamMalformed, error.to_string(), LeaseEnd::Failure),
+                Err(error) => self.give_up(error),
             }
         }
         // Events that lie side by side in one read are sent on as they came, in one piece.
@@ -235,7 +235,7 @@ impl EventStream {
                 }
             }
             Ok(None) => {}
-            Err(error) => self.fail(FaultKind::UpstreamMalformed, error.to_string(), LeaseEnd::Failure),
+            Err(error) => self.give_up(error),
         }
         if self.failure.is_some() {
             return;
@@ -252,6 +252,16 @@ impl EventStream {
         }
     }
 
+    /// An event is larger than the gateway reads. That is this gateway's limit and no fault of the endpoint, and another would
+    /// send the same.
+    fn give_up(&mut self, error: EventTooLarge) {
+        self.fail(
+            FaultKind::UpstreamMalformed,
+            format!("{error}; see `limits.event`"),
+            LeaseEnd::Cancelled,
+        );
+    }
+
     fn fail(&mut self, kind: FaultKind, detail: String, end: LeaseEnd) {
         if self.is_complete() {
             // What comes after the proper end is no part of the answer.
@@ -262,6 +272,9 @@ impl EventStream {
             FaultKind::UpstreamAborted => "the model server aborted the answer",
             FaultKind::UpstreamOverloaded => "the model server has too much to do",
             FaultKind::UpstreamError => "the model server failed while answering",
+            FaultKind::UpstreamMalformed => {
+                "an event of the answer is larger than this gateway allows; the operator can raise `limits.event`"
+            }
             _ => "the answer of the model server broke off",
         };
         self.failure = Some(Box::new(Failure {

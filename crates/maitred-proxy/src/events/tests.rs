@@ -67,3 +67,12 @@ async fn an_answer_is_not_complete_before_its_last_event() {
     drop(endpoint);
     assert!(read(&mut stream).await.1.is_some());
 }
+
+#[tokio::test]
+async fn an_event_over_the_limit_is_not_the_endpoints_fault() {
+    let (mut stream, _endpoint) = stream(&"a".repeat(2 << 10), 1 << 10).await;
+    let failure = read(&mut stream).await.1.unwrap();
+    assert_eq!(failure.end, LeaseEnd::Cancelled);
+    assert!(failure.fault.message.contains("`limits.event`"), "{failure:?}");
+    assert!(failure.fault.detail.unwrap().contains("`limits.event`"));
+}
