@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::relay::StreamRelay;
+use crate::stall;
 use crate::through::Through;
 
 /// What the client's connection reads its answer from.
@@ -56,6 +57,7 @@ impl Body for ClientBody {
             Self::Stream(relay) => relay.poll_chunk(cx),
             Self::Through(through) => through.poll_chunk(cx),
         };
+        stall::note(chunk.is_ready());
         chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
     }
 

@@ -32,6 +32,7 @@ mod refusal;
 mod relay;
 mod seldom;
 mod shard;
+mod stall;
 mod through;
 mod trail;
 

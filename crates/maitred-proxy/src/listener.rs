@@ -24,6 +24,7 @@ use crate::gate::{Client, Gate};
 use crate::patience::{Patience, Patient};
 use crate::refusal::Explaining;
 use crate::seldom::Seldom;
+use crate::stall::{Stalled, StreamLimits, until_stalled};
 
 /// Connections that may wait to be accepted, per thread.
 const BACKLOG: i32 = 1024;
@@ -218,7 +219,8 @@ fn builder(limits: &Limits, head_timeout: Duration, streams: u32, spawner: Spawn
 /// Runs the streams of HTTP/2 connections, tracked like all tasks.
 ///
 /// A client that grants its stream no more room stops the answer without stopping the socket, and then nobody asks the answer
-/// whether its time is up. So a stream has an end of its own, a little after the call's.
+/// whether its time is up. So a stream has an end of its own: when its client has taken nothing for the idle time, and a little
+/// after the call's in any case.
 #[derive(Clone, Debug)]
 struct Spawner(Arc<Gate>);
 
@@ -229,10 +231,14 @@ where
     fn execute(&self, future: F) {
         let gate = Arc::clone(&self.0);
         // A stream begins with its call, so these are the settings that the call goes by.
-        let limit = gate.runtime.snapshot().settings().timeouts.total + OVERTIME;
+        let timeouts = gate.runtime.snapshot().settings().timeouts;
+        let limits = StreamLimits {
+            total: timeouts.total + OVERTIME,
+            stall: timeouts.idle,
+        };
         self.0.tasks.spawn(async move {
-            let stream = gate.cutoff.watch(tokio::time::timeout(limit, future));
-            if let Some(Err(_elapsed)) = stream.await {
+            let stream = gate.cutoff.watch(until_stalled(future, limits));
+            if let Some(Err(Stalled)) = stream.await {
                 tracing::debug!("a stream was given up: its client takes nothing");
             }
         });
