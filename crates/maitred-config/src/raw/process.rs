@@ -12,7 +12,7 @@ use crate::forms::{FilePath, Size, TimeSpan};
 pub(crate) struct Timeouts {
     /// From opening a connection to an endpoint until it is open.
     pub(crate) connect: TimeSpan,
-    /// From sending a call to an endpoint until its first output. A generated answer that is not streamed comes at its
+    /// From sending a call to an endpoint until its first output. An answer that is not streamed may come at its
     /// end, all at once, so `total` alone bounds it.
     pub(crate) first_token: TimeSpan,
     /// Between two pieces of an answer that has begun, or of a request's body; also how long a client may take nothing of
