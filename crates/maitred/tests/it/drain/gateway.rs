@@ -70,7 +70,8 @@ async fn calls_on_open_connections_are_served_while_it_drains() {
     let streams = Http2::open(gateway.address).await;
     gateway.child.signal(Signal::Terminate);
     gateway.child.line("draining").await;
-    let over_http2 = streams.post(crate::table::CHAT, &gateway.key, &streamed(1, 5, 2));
+    let json = streamed(1, 5, 2);
+    let over_http2 = streams.post(crate::table::CHAT, &gateway.key, &json);
     let (first, second) = (gateway.chat(streamed(2, 5, 2)), gateway.chat(streamed(3, 5, 2)));
     let (fresh, used, (status, _)) = tokio::join!(fresh.call(&first), used.call(&second), over_http2);
     for answer in [fresh, used] {

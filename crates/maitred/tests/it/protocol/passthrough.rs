@@ -102,7 +102,10 @@ async fn a_call_of_an_unknown_kind_is_not_run_twice() {
     const PATH: &str = "/v1/audio/speech";
     let first = ScriptedEndpoint::start(MODEL).await;
     let second = ScriptedEndpoint::start(MODEL).await;
-    let config = Config::of([first.address(), second.address()]).file("timeouts: { first_token: 200ms }");
+    let config = Config::of([first.address(), second.address()])
+        .pool("ejection: { failures: 1000 }")
+        .pool("retry: { budget: 100%, min: 100 }")
+        .file("timeouts: { connect: 200ms, first_token: 200ms }");
     let gateway = Gateway::ready(&config).await;
     let body = format!(r#"{{"model":"{MODEL}"}}"#);
     let request = Request::post(PATH, body).bearer(&gateway.key);

@@ -336,7 +336,7 @@ async fn a_slow_reader_holds_back_its_own_endpoint_only() {
 #[tokio::test]
 async fn an_endpoint_that_falls_silent_after_the_last_event_has_answered() {
     let (endpoint, gateway) = one_with(|config| config.file("timeouts: { idle: 2s }")).await;
-    let events = maitred_test::vllm::chat_event(MODEL, "one") + &maitred_test::vllm::chat_end(MODEL, None);
+    let events = vllm::chat_event(MODEL, "one") + &vllm::chat_end(MODEL, None);
     endpoint.once(CHAT, Play::stream().chunk(events.as_str()).hang());
     let answer = gateway.ask(streamed()).await;
     assert_eq!((answer.text(), answer.end), (events, BodyEnd::Complete));
