@@ -237,7 +237,7 @@ where
             stall: timeouts.idle,
         };
         self.0.tasks.spawn(async move {
-            let stream = gate.cutoff.watch(until_stalled(future, limits));
+            let stream = gate.cutoff.watch(until_stalled(future, limits, gate.clock));
             if let Some(Err(Stalled)) = stream.await {
                 tracing::debug!("a stream was given up: its client takes nothing");
             }

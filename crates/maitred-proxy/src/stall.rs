@@ -10,7 +10,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use maitred_runtime::Clock;
+use maitred_types::Time;
 
 thread_local! {
     /// Whether the body polled last on this thread gave something; `None` when none was polled.
@@ -36,11 +37,15 @@ pub(crate) struct StreamLimits {
 pub(crate) struct Stalled;
 
 /// Runs a stream until it ends, or for as long as it may last.
-pub(crate) async fn until_stalled(stream: impl Future<Output = ()>, limits: StreamLimits) -> Result<(), Stalled> {
+pub(crate) async fn until_stalled(
+    stream: impl Future<Output = ()>,
+    limits: StreamLimits,
+    clock: Clock,
+) -> Result<(), Stalled> {
     let mut stream = pin!(stream);
-    let start = Instant::now();
+    let end = clock.now() + limits.total;
     // Since when it waits for its client, if it does.
-    let mut since: Option<Instant> = None;
+    let mut since: Option<Time> = None;
     let mut sleep = pin!(tokio::time::sleep(limits.total.min(limits.stall)));
     poll_fn(|cx| {
         GAVE.set(None);
@@ -48,15 +53,15 @@ pub(crate) async fn until_stalled(stream: impl Future<Output = ()>, limits: Stre
             return Poll::Ready(Ok(()));
         }
         if let Some(gave) = GAVE.take() {
-            since = gave.then(Instant::now);
+            since = gave.then(|| clock.now());
         }
         while sleep.as_mut().poll(cx).is_ready() {
-            let now = Instant::now();
-            let end = start + limits.total;
-            if now >= end || since.is_some_and(|since| now - since >= limits.stall) {
+            let now = clock.now();
+            if now >= end || since.is_some_and(|since| now.since(since) >= limits.stall) {
                 return Poll::Ready(Err(Stalled));
             }
-            sleep.as_mut().reset(end.min(since.unwrap_or(now) + limits.stall));
+            let next = end.min(since.unwrap_or(now) + limits.stall);
+            sleep.as_mut().reset(clock.instant(next));
         }
         Poll::Pending
     })
@@ -75,7 +80,7 @@ mod tests {
     /// How a stream ends, and after how many seconds, that first gives pieces at an interval and then waits with a body that gave
     /// something, or had nothing to give.
     async fn run(pieces: u32, interval: u64, gave: bool) -> (Result<(), Stalled>, u64) {
-        let start = Instant::now();
+        let clock = Clock::start();
         let stream = async {
             for _ in 0..pieces {
                 note(true);
@@ -84,8 +89,8 @@ mod tests {
             note(gave);
             std::future::pending::<()>().await;
         };
-        let ended = until_stalled(stream, LIMITS).await;
-        (ended, start.elapsed().as_secs())
+        let ended = until_stalled(stream, LIMITS, clock).await;
+        (ended, clock.now().since(Time::ZERO).as_secs())
     }
 
     #[tokio::test(start_paused = true)]
@@ -103,6 +108,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_ends_by_itself() {
-        assert_eq!(until_stalled(async { note(true) }, LIMITS).await, Ok(()));
+        assert_eq!(
+            until_stalled(async { note(true) }, LIMITS, Clock::start()).await,
+            Ok(())
+        );
     }
 }
