@@ -307,7 +307,7 @@ fn every_error_body_is_read_without_paths_and_judged() {
                 _ => HeadVerdict::ClientError,
             };
             assert_eq!(
-                judge_refusal(engine_of(engine), &head, &body),
+                judge_refusal(engine_of(engine), &head, &body, "nope"),
                 wanted,
                 "{engine} {name}"
             );

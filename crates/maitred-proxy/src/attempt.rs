@@ -489,7 +489,8 @@ async fn refusal(
         // 429 and 503 say that the endpoint has not begun.
         failed(Fault::new(kind, message).with_detail(detail.clone()), end).undone(matches!(plain.status, 429 | 503))
     };
-    match judge_refusal(engine, plain, &error) {
+    let asked = account.route.as_ref().map_or("", |route| route.served_as.as_str());
+    match judge_refusal(engine, plain, &error, asked) {
         HeadVerdict::ClientError | HeadVerdict::UnknownPath | HeadVerdict::Relay | HeadVerdict::NotFound => {
             Ok(Answer::Whole(
                 head.status,

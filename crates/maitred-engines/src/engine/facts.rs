@@ -24,8 +24,64 @@ pub(crate) struct EngineFacts {
     pub(crate) wrong_model: WrongModel,
     /// Texts in a 503 or in an error event that mean "too much to do". Compared without regard to case.
     pub(crate) overload_texts: &'static [&'static str],
-    /// Texts in a refusal that mean "I do not serve this model or adapter". All words of a row must occur.
-    pub(crate) model_gone_texts: &'static [&'static [&'static str]],
+    /// Refusals that mean "I do not serve this model or adapter".
+    pub(crate) model_gone: &'static [GoneText],
+}
+
+/// How a message begins that says that the model or adapter asked for is not served. The whole beginning is the engine's own
+/// wording around a name that the gateway itself has put into the call: engines echo what callers send, and a caller's words
+/// must not read as a fault of the endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GoneText {
+    /// The status that it comes with.
+    pub(crate) status: u16,
+    /// What stands before the name.
+    pub(crate) before: &'static str,
+    /// Which name.
+    pub(crate) named: GoneName,
+    /// What stands behind the name; if it is empty, the name ends its line.
+    pub(crate) after: &'static str,
+}
+
+/// The name in a [`GoneText`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GoneName {
+    /// The model, as the gateway asked for it.
+    Model,
+    /// What follows the colon of `base:adapter`.
+    Adapter,
+    /// None at all.
+    Nothing,
+}
+
+/// The refusal of a model by name, with this status.
+pub(crate) const fn gone(status: u16, before: &'static str, after: &'static str) -> GoneText {
+    GoneText {
+        status,
+        before,
+        named: GoneName::Model,
+        after,
+    }
+}
+
+impl GoneText {
+    /// Whether `message`, which came with `status`, begins so, when `asked` was the model's name in the call.
+    pub(crate) fn is_said(&self, status: u16, message: &str, asked: &str) -> bool {
+        let name = match self.named {
+            GoneName::Model => Some(asked),
+            GoneName::Adapter => asked.split_once(':').map(|(_, adapter)| adapter.trim()),
+            GoneName::Nothing => Some(""),
+        };
+        let rest = || message.strip_prefix(self.before)?.strip_prefix(name?);
+        status == self.status
+            && rest().is_some_and(|rest| {
+                if self.after.is_empty() {
+                    rest.is_empty() || rest.starts_with('\n')
+                } else {
+                    rest.starts_with(self.after)
+                }
+            })
+    }
 }
 
 /// What an engine does with a call for a model it does not serve.

@@ -16,7 +16,7 @@
 //! - Prompt and output counters move when a request ends, `sglang:realtime_tokens_total` while it runs: all are added, since
 //!   the sum must only ever grow. `sglang:token_usage` is rounded to hundredths.
 
-use super::facts::{EngineFacts, HealthRow, MetricRows, WrongModel, label, sum, value};
+use super::facts::{EngineFacts, GoneName, GoneText, HealthRow, MetricRows, WrongModel, label, sum, value};
 use crate::readiness::ReadinessStep;
 
 pub(crate) const FACTS: EngineFacts = EngineFacts {
@@ -61,5 +61,18 @@ pub(crate) const FACTS: EngineFacts = EngineFacts {
         "overload",
         "too many requests",
     ],
-    model_gone_texts: &[&["lora adapter", "not loaded"]],
+    model_gone: &[
+        // Only where the pool's own name asks for an adapter: callers can name others, in `lora_path`.
+        adapter_gone("The following requested LoRA adapters are not loaded: "),
+        adapter_gone("Got LoRA adapter that has never been loaded: "),
+    ],
 };
+
+const fn adapter_gone(before: &'static str) -> GoneText {
+    GoneText {
+        status: 400,
+        before,
+        named: GoneName::Adapter,
+        after: "",
+    }
+}

@@ -7,7 +7,7 @@
 //! - It knows no KV cache. A backend that has one needs a mapping of its own.
 //! - `/v2/health/ready` says 400 while the server is not ready. The OpenAI frontend has `/health/ready` instead.
 
-use super::facts::{EngineFacts, HealthRow, MetricRows, WrongModel, sum};
+use super::facts::{EngineFacts, HealthRow, MetricRows, WrongModel, gone, sum};
 use crate::readiness::ReadinessStep;
 
 pub(crate) const FACTS: EngineFacts = EngineFacts {
@@ -32,5 +32,5 @@ pub(crate) const FACTS: EngineFacts = EngineFacts {
     readiness: &[ReadinessStep::Health, ReadinessStep::ListModels, ReadinessStep::Infer],
     wrong_model: WrongModel::Refused,
     overload_texts: &["maximum queue size", "queue is full", "overload", "too many requests"],
-    model_gone_texts: &[&["unknown model"]],
+    model_gone: &[gone(400, "Unknown model: ", ""), gone(404, "Unknown model: ", "")],
 };

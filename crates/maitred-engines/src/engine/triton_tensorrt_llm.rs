@@ -4,7 +4,7 @@
 //! - `/v2/health/ready` says 400 while the server is not ready. The OpenAI frontend has `/health/ready` instead.
 //! - One family holds a figure per label value: requests by `request_type`, the KV pool by `kv_cache_block_type`.
 
-use super::facts::{EngineFacts, HealthRow, MetricRows, WrongModel, selected, sum};
+use super::facts::{EngineFacts, HealthRow, MetricRows, WrongModel, gone, selected, sum};
 use crate::readiness::ReadinessStep;
 
 const REQUESTS: &str = "nv_trt_llm_request_metrics";
@@ -37,5 +37,5 @@ pub(crate) const FACTS: EngineFacts = EngineFacts {
     ],
     wrong_model: WrongModel::Refused,
     overload_texts: &["maximum queue size", "queue is full", "overload", "too many requests"],
-    model_gone_texts: &[&["unknown model"]],
+    model_gone: &[gone(400, "Unknown model: ", ""), gone(404, "Unknown model: ", "")],
 };

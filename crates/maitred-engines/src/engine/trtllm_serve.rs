@@ -5,7 +5,7 @@
 //! - `/health` says 503 when the executor is not healthy.
 //! - Error bodies are flat (`"object":"error"`), those of failed validation `{"error": "text"}` with 400.
 
-use super::facts::{EngineFacts, HealthRow, MetricRows, WrongModel, sum, value};
+use super::facts::{EngineFacts, GoneName, GoneText, HealthRow, MetricRows, WrongModel, gone, sum, value};
 use crate::readiness::ReadinessStep;
 
 pub(crate) const FACTS: EngineFacts = EngineFacts {
@@ -35,5 +35,15 @@ pub(crate) const FACTS: EngineFacts = EngineFacts {
     ],
     wrong_model: WrongModel::Unknown,
     overload_texts: &["queue is full", "overload", "too many requests"],
-    model_gone_texts: &[&["model", "not found"], &["model", "does not exist"]],
+    model_gone: &[
+        gone(404, "The model `", "` does not exist"),
+        gone(404, "The model '", "' does not exist"),
+        gone(404, "Model '", "' not found"),
+        GoneText {
+            status: 404,
+            before: "Model not found",
+            named: GoneName::Nothing,
+            after: "",
+        },
+    ],
 };

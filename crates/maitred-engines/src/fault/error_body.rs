@@ -75,13 +75,16 @@ impl UpstreamErrorBody {
         }
     }
 
-    /// Whether this says that the endpoint does not serve the model or adapter that was asked for.
+    /// Whether this, which came with `status`, says that the endpoint does not serve `asked`, the model or adapter that the
+    /// gateway asked for. Nothing that a caller sends and the engine repeats makes it say so.
     #[must_use]
-    pub fn is_model_gone(&self, engine: Engine) -> bool {
-        let message = self.message.to_ascii_lowercase();
-        let rows = engine.facts().model_gone_texts;
-        self.code.as_deref() == Some("model_not_found")
-            || rows.iter().any(|words| words.iter().all(|word| message.contains(word)))
+    pub(super) fn is_model_gone(&self, engine: Engine, status: u16, asked: &str) -> bool {
+        if matches!(self.form, ErrorForm::Html | ErrorForm::Plain | ErrorForm::Empty) {
+            return false;
+        }
+        let rows = engine.facts().model_gone;
+        (status == 404 && self.code.as_deref() == Some("model_not_found"))
+            || rows.iter().any(|row| row.is_said(status, &self.message, asked))
     }
 
     fn from_json(json: &Value) -> Option<Self> {

@@ -111,11 +111,14 @@ pub fn judge_head(head: &ResponseHead<'_>) -> HeadVerdict {
     }
 }
 
-/// Judges a response that is not 2xx by head and body. Never says [`HeadVerdict::NotFound`].
+/// Judges a response that is not 2xx by head and body; `asked` is the model's name as it stood in the call to the endpoint. Never
+/// says [`HeadVerdict::NotFound`].
 #[must_use]
-pub fn judge_refusal(engine: Engine, head: &ResponseHead<'_>, body: &UpstreamErrorBody) -> HeadVerdict {
+pub fn judge_refusal(engine: Engine, head: &ResponseHead<'_>, body: &UpstreamErrorBody, asked: &str) -> HeadVerdict {
     match judge_head(head) {
-        HeadVerdict::NotFound | HeadVerdict::ClientError if body.is_model_gone(engine) => HeadVerdict::ModelGone,
+        HeadVerdict::NotFound | HeadVerdict::ClientError if body.is_model_gone(engine, head.status, asked) => {
+            HeadVerdict::ModelGone
+        }
         HeadVerdict::NotFound => match body.form {
             ErrorForm::Framework | ErrorForm::Html | ErrorForm::Plain | ErrorForm::Empty => HeadVerdict::UnknownPath,
             // The engine knows the path and misses something else, such as a stored response.

@@ -112,14 +112,24 @@ fn overload_and_a_missing_model_are_told_from_faults() {
     assert!(read(r#"{"error":{"message":"slow down","code":429}}"#).is_overload(Engine::Triton));
     assert!(!read("<html><title>queue is full</title>").is_overload(Engine::Vllm));
 
-    let gone = read(r#"{"error":{"message":"The model `x` does not exist.","type":"NotFoundError","param":"model"}}"#);
-    assert!(gone.is_model_gone(Engine::Vllm));
-    assert!(!gone.is_model_gone(Engine::Sglang));
+    let no_model =
+        read(r#"{"error":{"message":"The model `x` does not exist.","type":"NotFoundError","param":"model"}}"#);
+    assert!(no_model.is_model_gone(Engine::Vllm, 404, "x"));
+    assert!(!no_model.is_model_gone(Engine::Vllm, 400, "x"));
+    assert!(!no_model.is_model_gone(Engine::Vllm, 404, "y"));
+    assert!(!no_model.is_model_gone(Engine::Sglang, 404, "x"));
     let other = read(r#"{"error":{"message":"Response with id 'x' not found.","type":"NotFoundError"}}"#);
-    assert!(!other.is_model_gone(Engine::Vllm));
+    assert!(!other.is_model_gone(Engine::Vllm, 404, "x"));
     let adapter = read(r#"{"object":"error","message":"The following requested LoRA adapters are not loaded: x"}"#);
-    assert!(adapter.is_model_gone(Engine::Sglang));
-    assert!(read(r#"{"error":{"message":"m","code":"model_not_found"}}"#).is_model_gone(Engine::Triton));
+    assert!(adapter.is_model_gone(Engine::Sglang, 400, "base:x"));
+    // The caller can name an adapter in a field of SGLang's own.
+    assert!(!adapter.is_model_gone(Engine::Sglang, 400, "x"));
+    assert!(!adapter.is_model_gone(Engine::Sglang, 400, "base:y"));
+    let flat = read(r#"{"message":"Model not found","type":"Not Found","code":404}"#);
+    assert!(flat.is_model_gone(Engine::TrtllmServe, 404, "x"));
+    let code = read(r#"{"error":{"message":"m","code":"model_not_found"}}"#);
+    assert!(code.is_model_gone(Engine::Triton, 404, "x"));
+    assert!(!code.is_model_gone(Engine::Triton, 400, "x"));
 }
 
 proptest! {

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn head(status: u16) -> ResponseHead<'static> {
@@ -47,13 +49,13 @@ fn the_body_tells_a_missing_model_from_a_missing_path() {
     let check = |engine, status, body: &str, wanted: HeadVerdict| {
         let read = UpstreamErrorBody::read(body.as_bytes());
         assert_eq!(
-            judge_refusal(engine, &head(status), &read),
+            judge_refusal(engine, &head(status), &read, "base:nope"),
             wanted,
             "{engine} {status} {body}"
         );
     };
-    let no_model = r#"{"error":{"message":"The model `nope` does not exist. Valid aliases: tiny.","type":"NotFoundError","param":"model","code":404}}"#;
-    let no_model_messages = r#"{"type":"error","error":{"type":"NotFoundError","message":"The model `nope` does not exist. Valid aliases: tiny."}}"#;
+    let no_model = r#"{"error":{"message":"The model `base:nope` does not exist. Valid aliases: tiny.","type":"NotFoundError","param":"model","code":404}}"#;
+    let no_model_messages = r#"{"type":"error","error":{"type":"NotFoundError","message":"The model `base:nope` does not exist. Valid aliases: tiny."}}"#;
     let no_response = r#"{"error":{"message":"Response with id 'x' not found.","type":"NotFoundError","code":404}}"#;
     check(Engine::Vllm, 404, no_model, HeadVerdict::ModelGone);
     check(Engine::Vllm, 404, no_model_messages, HeadVerdict::ModelGone);
@@ -69,13 +71,13 @@ fn the_body_tells_a_missing_model_from_a_missing_path() {
     check(
         Engine::Sglang,
         400,
-        r#"{"object":"error","message":"The following requested LoRA adapters are not loaded: b","code":400}"#,
+        r#"{"object":"error","message":"The following requested LoRA adapters are not loaded: nope\nLoaded adapters: a.","code":400}"#,
         HeadVerdict::ModelGone,
     );
     check(
         Engine::Triton,
         400,
-        r#"{"detail":"Unknown model: x"}"#,
+        r#"{"detail":"Unknown model: base:nope"}"#,
         HeadVerdict::ModelGone,
     );
     check(
@@ -117,4 +119,56 @@ fn content_types_are_recognised() {
     assert!(with("application/problem+json; charset=utf-8").is_json());
     assert!(!with("text/html").is_json());
     assert!(!head(200).is_json());
+}
+
+/// Every refusal that is known to mean "no such model", of every engine, with the name `asked`.
+fn gone_texts(asked: &str) -> Vec<String> {
+    let texts = [
+        "The model `{}` does not exist.",
+        "The model '{}' does not exist",
+        "Model '{}' not found",
+        "Model not found",
+        "Unknown model: {}",
+        "The following requested LoRA adapters are not loaded: {}",
+        "Got LoRA adapter that has never been loaded: {}",
+    ];
+    texts.map(|text| text.replace("{}", asked)).to_vec()
+}
+
+proptest! {
+    /// What engines repeat of a call: validation errors, ids of things that are not there, an adapter that the caller names
+    /// in a field of the engine's own.
+    #[test]
+    fn no_text_of_a_caller_reads_as_a_missing_model(
+        before in "\\PC{0,30}",
+        text in prop::sample::select(gone_texts("m").into_iter().chain(gone_texts("x")).collect::<Vec<_>>()),
+        after in "\\PC{0,30}",
+        status in prop::sample::select(vec![400_u16, 404, 409, 422]),
+    ) {
+        let echoed = format!("{before}{text}{after}");
+        let messages = [
+            format!("1 validation error:\n  {{'type': 'list_type', 'loc': 'body.messages', 'input': '{echoed}'}}"),
+            format!("Response with id '{echoed}' not found."),
+            format!("The following requested LoRA adapters are not loaded: {echoed}"),
+            format!("Got LoRA adapter that has never been loaded: {echoed}"),
+        ];
+        for (engine, message) in Engine::ALL.iter().flat_map(|engine| messages.iter().map(move |text| (*engine, text))) {
+            let bodies = [
+                serde_json::json!({"error": {"message": message, "type": "Bad Request", "param": echoed, "code": status}}),
+                serde_json::json!({"object": "error", "message": message, "type": "BadRequest", "code": status}),
+                serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}}),
+                serde_json::json!({"error": message}),
+                serde_json::json!({"detail": message}),
+                serde_json::json!({"detail": [{"loc": ["body", echoed], "msg": message, "input": echoed}]}),
+                serde_json::json!(echoed),
+            ];
+            for body in bodies {
+                let read = UpstreamErrorBody::read(body.to_string().as_bytes());
+                let verdict = judge_refusal(engine, &head(status), &read, "m");
+                prop_assert_ne!(verdict, HeadVerdict::ModelGone, "{} {} {}", engine, status, body);
+            }
+            let plain = UpstreamErrorBody::read(echoed.as_bytes());
+            prop_assert_ne!(judge_refusal(engine, &head(status), &plain, "m"), HeadVerdict::ModelGone);
+        }
+    }
 }
