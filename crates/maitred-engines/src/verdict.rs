@@ -6,11 +6,12 @@ use crate::{BodyVerdict, EndVerdict, HeadVerdict};
 
 impl HeadVerdict {
     /// The fault, if the endpoint's answer is one that the gateway reports in its own words when no other endpoint helps.
-    /// `None` means that the endpoint's own answer is relayed.
+    /// `None` means that the endpoint's own answer is relayed, or
+    /// said to be none in the place of a redirection.
     #[must_use]
     pub const fn fault(self) -> Option<FaultKind> {
         match self {
-            Self::Relay | Self::ClientError | Self::NotFound | Self::UnknownPath => None,
+            Self::Relay | Self::ClientError | Self::NotFound | Self::UnknownPath | Self::Redirect => None,
             Self::Overload { .. } => Some(FaultKind::UpstreamOverloaded),
             Self::ModelGone | Self::ServerError => Some(FaultKind::UpstreamError),
             Self::RefusedCredential => Some(FaultKind::UpstreamRefusedKey),
@@ -21,7 +22,7 @@ impl HeadVerdict {
     #[must_use]
     pub const fn lease_end(self) -> LeaseEnd {
         match self {
-            Self::Relay | Self::ClientError | Self::NotFound | Self::UnknownPath => LeaseEnd::Success,
+            Self::Relay | Self::ClientError | Self::NotFound | Self::UnknownPath | Self::Redirect => LeaseEnd::Success,
             Self::Overload { .. } => LeaseEnd::Overload,
             Self::ModelGone | Self::ServerError | Self::RefusedCredential => LeaseEnd::Failure,
         }
@@ -85,6 +86,7 @@ mod tests {
             HeadVerdict::ClientError,
             HeadVerdict::NotFound,
             HeadVerdict::UnknownPath,
+            HeadVerdict::Redirect,
             HeadVerdict::ModelGone,
             HeadVerdict::Overload { retry_after: None },
             HeadVerdict::ServerError,

@@ -30,6 +30,10 @@ use crate::through::{Reading, WHOLE_MAX, read};
 /// Bytes of a refusal that are read.
 const REFUSAL_MAX: usize = 64 << 10;
 
+/// What is said where the endpoint points elsewhere.
+const REDIRECTED: &str = "the model server has nothing at this path and points elsewhere, where the gateway does not follow; \
+                          check the path, above all for a slash at its end";
+
 /// Room for the head of a usual request.
 const WIRE_HEAD: usize = 512;
 
@@ -483,7 +487,9 @@ async fn refusal(
         Err(_) => Bytes::new(),
     };
     let body = Blank::of(account.booking()).bytes(body);
-    let error = UpstreamErrorBody::read(&body);
+    // What is packed cannot be read here, and is not passed on unread.
+    let is_packed = headers::is_encoded(&head.headers);
+    let error = UpstreamErrorBody::read(if is_packed { &[] } else { &body });
     let detail = nameable(format!("HTTP {}", plain.status), &error);
     let broken = |kind, message: &'static str, end| {
         // 429 and 503 say that the endpoint has not begun.
@@ -492,12 +498,9 @@ async fn refusal(
     let asked = account.route.as_ref().map_or("", |route| route.served_as.as_str());
     match judge_refusal(engine, plain, &error, asked) {
         HeadVerdict::ClientError | HeadVerdict::UnknownPath | HeadVerdict::Relay | HeadVerdict::NotFound => {
-            Ok(Answer::Whole(
-                head.status,
-                headers::for_client(head.headers.clone()),
-                in_dialect(account, body, plain.status, &error),
-            ))
+            Ok(in_dialect(account, body, head, &error))
         }
+        HeadVerdict::Redirect => Ok(pointed_elsewhere(account)),
         HeadVerdict::Overload { retry_after } => {
             let mut failed = broken(
                 FaultKind::UpstreamOverloaded,
@@ -532,8 +535,20 @@ async fn refusal(
     }
 }
 
-/// The endpoint's refusal in the caller's dialect: untouched if it is in it already.
-fn in_dialect(account: &Account, body: Bytes, status: u16, error: &UpstreamErrorBody) -> Bytes {
+/// What a caller is told in the place of a redirection.
+fn pointed_elsewhere(account: &Account) -> Answer {
+    let status = StatusCode::NOT_FOUND;
+    let error = UpstreamError {
+        status: status.as_u16(),
+        message: REDIRECTED,
+        ..UpstreamError::default()
+    };
+    let body = reshape_error(account.dialect, &error, account.request_id.as_str());
+    Answer::Whole(status, headers::for_own_body(HeaderMap::new()), body)
+}
+
+/// The endpoint's refusal in the caller's dialect: untouched if it is in it already, or has no body.
+fn in_dialect(account: &Account, body: Bytes, head: &AnswerHead, error: &UpstreamErrorBody) -> Answer {
     let is_own = match error.form {
         ErrorForm::OpenAi => account.dialect == Dialect::OpenAi,
         ErrorForm::Anthropic => account.dialect == Dialect::Anthropic,
@@ -544,17 +559,26 @@ fn in_dialect(account: &Account, body: Bytes, status: u16, error: &UpstreamError
         | ErrorForm::Plain
         | ErrorForm::Empty => false,
     };
-    if is_own {
-        return body;
+    let headers = headers::for_client(head.headers.clone());
+    if is_own || head.status == StatusCode::NOT_MODIFIED {
+        return Answer::Whole(head.status, headers, body);
     }
+    let message = if error.message.is_empty() {
+        head.status
+            .canonical_reason()
+            .unwrap_or("the model server refuses the call")
+    } else {
+        &error.message
+    };
     let error = UpstreamError {
-        status,
-        message: &error.message,
+        status: head.status.as_u16(),
+        message,
         kind: error.kind.as_deref(),
         param: error.param.as_deref(),
         code: error.code.as_deref(),
     };
-    reshape_error(account.dialect, &error, account.request_id.as_str())
+    let body = reshape_error(account.dialect, &error, account.request_id.as_str());
+    Answer::Whole(head.status, headers::for_own_body(headers), body)
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 //! credential stays here, and what names or steers maitred's own inside does not come in from outside.
 
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, ACCEPT_RANGES, AUTHORIZATION, CONNECTION, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
+    CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, COOKIE, ETAG, EXPECT, HOST, LAST_MODIFIED,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use maitred_types::{Address, RequestId};
@@ -42,6 +43,23 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
+];
+
+/// Headers that describe the body they come with, and are wrong of any other.
+const OF_THE_BODY: [HeaderName; 13] = [
+    ACCEPT_RANGES,
+    CONTENT_DISPOSITION,
+    CONTENT_ENCODING,
+    CONTENT_LANGUAGE,
+    CONTENT_LOCATION,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    ETAG,
+    LAST_MODIFIED,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("repr-digest"),
 ];
 
 fn is_reserved(name: &HeaderName) -> bool {
@@ -122,6 +140,25 @@ pub(crate) fn for_client(mut headers: HeaderMap) -> HeaderMap {
         headers.remove(name);
     }
     headers
+}
+
+/// The headers of an answer whose body the gateway has written in the place of the endpoint's, in JSON.
+pub(crate) fn for_own_body(mut headers: HeaderMap) -> HeaderMap {
+    for name in OF_THE_BODY {
+        headers.remove(name);
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers
+}
+
+/// Whether the body is packed, so that it cannot be read as it is.
+pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(CONTENT_ENCODING).into_iter();
+    let mut codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    codings.any(|coding| {
+        let coding = coding.trim_ascii();
+        !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity")
+    })
 }
 
 /// The client's request id, if it is short and printable.

@@ -31,6 +31,9 @@ pub enum HeadVerdict {
     NotFound,
     /// The path does not exist on this engine: relay it.
     UnknownPath,
+    /// 3xx other than 304: it points elsewhere, and the gateway goes only where it is configured to go. Callers can bring it about
+    /// by the path they ask for, so the endpoint is not to blame; what it points at is not shown.
+    Redirect,
     /// The endpoint does not serve the model or adapter, though the pool lists it: another one may.
     ModelGone,
     /// The endpoint has too much to do: another one may have less.
@@ -54,6 +57,7 @@ impl HeadVerdict {
             Self::ClientError => "client_error",
             Self::NotFound => "not_found",
             Self::UnknownPath => "unknown_path",
+            Self::Redirect => "redirect",
             Self::ModelGone => "model_gone",
             Self::Overload { .. } => "overload",
             Self::ServerError => "server_error",
@@ -90,8 +94,7 @@ impl ResponseHead<'_> {
     }
 }
 
-/// Judges a response by its head alone. An answer that redirects counts as broken: the gateway goes only where it is
-/// configured to go.
+/// Judges a response by its head alone.
 #[must_use]
 pub fn judge_head(head: &ResponseHead<'_>) -> HeadVerdict {
     let retry_after = head.retry_after();
@@ -99,6 +102,9 @@ pub fn judge_head(head: &ResponseHead<'_>) -> HeadVerdict {
         200..=299 => HeadVerdict::Relay,
         401 | 403 => HeadVerdict::RefusedCredential,
         404 => HeadVerdict::NotFound,
+        // The caller's own condition holds: it has the thing already.
+        304 => HeadVerdict::ClientError,
+        300..=399 => HeadVerdict::Redirect,
         // 529 is Anthropic's own "overloaded".
         429 | 529 => HeadVerdict::Overload { retry_after },
         503 if head.retry_after.is_some() => HeadVerdict::Overload { retry_after },

@@ -85,6 +85,40 @@ fn an_answer_loses_what_belongs_to_the_connection_to_the_endpoint() {
 }
 
 #[test]
+fn a_body_of_the_gateways_own_is_not_described_by_the_headers_of_another() {
+    let endpoint = map(&[
+        ("content-type", "text/html"),
+        ("content-encoding", "gzip"),
+        ("etag", "\"1\""),
+        ("last-modified", "Tue, 01 Dec 2026 00:00:00 GMT"),
+        ("content-md5", "x"),
+        ("digest", "sha-256=x"),
+        ("content-digest", "sha-256=:x:"),
+        ("content-disposition", "attachment"),
+        ("content-range", "bytes 0-1/2"),
+        ("vary", "Origin"),
+    ]);
+    let headers = for_own_body(for_client(endpoint));
+    assert_eq!(names(&headers), ["content-type", "vary"]);
+    assert_eq!(headers[CONTENT_TYPE], "application/json");
+}
+
+#[test]
+fn only_identity_is_no_encoding() {
+    let check = |values: &[&'static str], expected| {
+        let lines: Vec<_> = values.iter().map(|value| ("content-encoding", *value)).collect();
+        assert_eq!(is_encoded(&map(&lines)), expected, "{values:?}");
+    };
+    check(&[], false);
+    check(&[""], false);
+    check(&["identity"], false);
+    check(&["Identity , identity"], false);
+    check(&["gzip"], true);
+    check(&["identity, br"], true);
+    check(&["identity", "zstd"], true);
+}
+
+#[test]
 fn a_request_id_is_kept_only_if_it_is_short_and_printable() {
     let check = |value: &str, kept: bool| {
         let mut headers = HeaderMap::new();

@@ -16,11 +16,17 @@ fn the_head_alone_tells_whose_fault_it_is() {
     };
     check(head(200), HeadVerdict::Relay);
     check(head(204), HeadVerdict::Relay);
-    for status in [301, 302, 307, 408, 500, 502, 503, 504, 599, 100, 0, 600] {
+    for status in [408, 500, 502, 503, 504, 599, 100, 0, 600] {
         check(head(status), HeadVerdict::ServerError);
     }
     for status in [400, 405, 409, 413, 415, 422, 499, 501] {
         check(head(status), HeadVerdict::ClientError);
+    }
+    // Callers bring these about, by conditions and by paths; no endpoint may be blamed for them.
+    check(head(304), HeadVerdict::ClientError);
+    for status in [300, 301, 302, 303, 307, 308, 399] {
+        check(head(status), HeadVerdict::Redirect);
+        assert_eq!(HeadVerdict::Redirect.lease_end(), maitred_types::LeaseEnd::Success);
     }
     check(head(401), HeadVerdict::RefusedCredential);
     check(head(403), HeadVerdict::RefusedCredential);
