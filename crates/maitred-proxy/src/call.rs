@@ -77,6 +77,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
         return models(&snapshot, &principal, path.model.as_deref(), account);
     }
     let is_json = intake::is_json(kind, request.headers())?;
+    intake::unpacked(request.headers())?;
     let settings = snapshot.settings();
     let deadline = account.arrived + settings.timeouts.total;
     let (head, body) = request.into_parts();
@@ -88,15 +89,12 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let body = intake::read_body(&head.headers, body, limits, runtime.clock()).await?;
     account.request_bytes = body.len() as u64;
     // Reading the body says which model is meant; only then is it known where the call can go.
-    let view = if is_json {
-        Some(scan(&body).map_err(|error| unreadable(&error))?)
-    } else {
-        None
-    };
-    if view.is_none() && !body.is_empty() {
+    let view = view(kind, is_json, &body)?;
+    let named = named(kind, view.as_ref(), &head.headers);
+    if !body.is_empty() && named.is_beside_body() {
         allow_unread(&principal)?;
     }
-    let route = route(&snapshot, &principal, view.as_ref(), &head.headers)?;
+    let route = route(&snapshot, &principal, named)?;
     account.route = Some(Arc::clone(&route));
     let lengths = length_key(route.served_as.as_str(), principal.tenant.as_str(), kind as u64);
     let mut edited = edit(account, (kind, &route), view.as_ref(), body, settings.limits.output);
@@ -186,22 +184,50 @@ fn unreadable(error: &BodyError) -> Fault {
     Fault::new(error.fault(), error.to_string())
 }
 
+/// What is known of a body in JSON. Of an empty one there is nothing to know where none is needed: SDKs send the content type
+/// along with a `DELETE`, or a `POST` that says all in its path.
+fn view(kind: CallKind, is_json: bool, body: &Bytes) -> Result<Option<BodyView>, Fault> {
+    if !is_json || (kind == CallKind::Other && body.is_empty()) {
+        return Ok(None);
+    }
+    scan(body).map(Some).map_err(|error| unreadable(&error))
+}
+
+/// Where a call names its model, if it does.
+#[derive(Clone, Copy, Debug)]
+enum Named<'a> {
+    /// In its body, where it must.
+    InBody(Option<&'a str>),
+    /// In a header beside a body in JSON that has no place for it.
+    Beside(Option<&'a str>),
+    /// In a header, beside no body or one that is not read.
+    Unread(Option<&'a str>),
+}
+
+impl Named<'_> {
+    const fn is_beside_body(self) -> bool {
+        matches!(self, Self::Unread(_) | Self::Beside(Some(_)))
+    }
+}
+
+fn named<'a>(kind: CallKind, view: Option<&'a BodyView>, headers: &'a HeaderMap) -> Named<'a> {
+    let beside = || headers.get(headers::MODEL).and_then(|model| model.to_str().ok());
+    match view.map(BodyView::model) {
+        None => Named::Unread(beside()),
+        Some(None) if kind == CallKind::Other => Named::Beside(beside()),
+        Some(in_body) => Named::InBody(in_body),
+    }
+}
+
 /// Where the call goes, if the key may go there.
-fn route(
-    snapshot: &Snapshot,
-    principal: &Principal,
-    view: Option<&BodyView>,
-    headers: &HeaderMap,
-) -> Result<Arc<Route>, Fault> {
-    let named = match view {
-        Some(view) => view.model(),
-        None => headers.get(headers::MODEL).and_then(|model| model.to_str().ok()),
-    };
-    let Some(name) = named.filter(|name| !name.is_empty()) else {
-        return snapshot.sole_route(principal).filter(|_| view.is_none()).cloned().ok_or_else(|| {
+fn route(snapshot: &Snapshot, principal: &Principal, named: Named<'_>) -> Result<Arc<Route>, Fault> {
+    let (Named::InBody(name) | Named::Beside(name) | Named::Unread(name)) = named;
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
+        let may_guess = matches!(named, Named::Unread(_));
+        return snapshot.sole_route(principal).filter(|_| may_guess).cloned().ok_or_else(|| {
             Fault::new(
                 FaultKind::MissingModel,
-                "the call names no model; add `model` to the body (or the header `x-maitred-model` where the body is not JSON)",
+                "the call names no model; add `model` to the body (or the header `x-maitred-model` where the body has no place for it)",
             )
         });
     };

@@ -18,7 +18,7 @@ use maitred_types::{ByteSize, FaultKind, Time, TokenCount, UnixMillis};
 
 use crate::alarm::{Alarm, AnswerLimits};
 use crate::fault::Fault;
-use crate::headers::{CLASS, USER_TOKEN, presented_key};
+use crate::headers::{CLASS, USER_TOKEN, is_encoded, presented_key};
 
 /// When to come back with a token that cannot be checked.
 const ISSUER_RETRY: Duration = Duration::from_secs(5);
@@ -147,6 +147,17 @@ pub(crate) fn is_json(kind: CallKind, headers: &HeaderMap) -> Result<bool, Fault
     };
     let message = format!("the content type must be `application/json`, but {found}");
     Err(Fault::new(FaultKind::UnsupportedMediaType, message))
+}
+
+/// Refuses a body that is packed: the gateway must read it.
+pub(crate) fn unpacked(headers: &HeaderMap) -> Result<(), Fault> {
+    if is_encoded(headers) {
+        return Err(Fault::new(
+            FaultKind::UnsupportedEncoding,
+            "send the body without content-encoding",
+        ));
+    }
+    Ok(())
 }
 
 /// How much of a body is read, and for how long.

@@ -82,6 +82,8 @@ faults! {
         "The body names no model. Add `model`; `GET /v1/models` lists what this key may use.";
     UnsupportedMediaType: "unsupported_media_type", 415, "invalid_request_error", "invalid_request_error", 3, Client,
         "The content type is not one the path accepts. Send `content-type: application/json`.";
+    UnsupportedEncoding: "unsupported_encoding", 415, "invalid_request_error", "invalid_request_error", 3, Client,
+        "The body is packed. Send the body without `content-encoding`.";
     BodyTooLarge: "body_too_large", 413, "invalid_request_error", "request_too_large", 8, Client,
         "The body is larger than `limits.body`. Send less, or raise the limit.";
     Malformed: "malformed_request", 400, "invalid_request_error", "invalid_request_error", 3, Client,

@@ -184,6 +184,72 @@ async fn other_paths_reach_the_endpoint() {
 }
 
 #[tokio::test]
+async fn calls_without_a_body_and_without_a_model_in_it_go_through() {
+    let (endpoint, gateway) = one().await;
+    let path = "/v1/responses/resp_1";
+    endpoint.on(path, Play::json(200, r#"{"deleted":true}"#));
+    endpoint.on("/v1/batches", Play::json(200, r#"{"id":"batch_1"}"#));
+    let with_type = |method, path| {
+        Request::new(method, path)
+            .header("content-type", "application/json")
+            .bearer(&gateway.key)
+    };
+    // The SDKs send the content type in any case.
+    for method in ["DELETE", "POST"] {
+        let answer = with_type(method, path).send(gateway.address).await;
+        assert_eq!(answer.status(), 200, "{method}: {}", answer.text());
+        assert!(endpoint.next_on(path).await.body.is_empty());
+    }
+    let batch = || with_type("POST", "/v1/batches").body(r#"{"input_file_id":"f"}"#);
+    assert_eq!(batch().send(gateway.address).await.status(), 400);
+    let answer = batch().header("x-maitred-model", MODEL).send(gateway.address).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    // A packed body cannot be read.
+    let answer = batch().header("content-encoding", "gzip").send(gateway.address).await;
+    assert_eq!(answer.status(), 415, "{}", answer.text());
+    assert_eq!(answer.json()["error"]["code"], "unsupported_encoding");
+}
+
+#[tokio::test]
+async fn what_callers_bring_about_is_no_failure_of_the_endpoint() {
+    let endpoint = ScriptedEndpoint::start(MODEL).await;
+    let config = Config::of([endpoint.address()]).pool("ejection: { failures: 1 }");
+    let gateway = Gateway::start(&config).await;
+    gateway.until_ready(1).await;
+    endpoint.on("/v1/files/f", Play::head(304, &[("etag", "\"1\"")]));
+    endpoint.on(
+        "/v1/files/",
+        Play::whole(307, &[("location", "http://10.0.0.1/v1/files")], ""),
+    );
+    let packed = [
+        ("content-encoding", "gzip"),
+        ("etag", "\"2\""),
+        ("content-type", "text/html"),
+    ];
+    endpoint.on("/v1/files/packed", Play::whole(400, &packed, "\u{1f}\u{8}packed"));
+    let echoed = r#"{"error":{"message":"1 validation error: 'input': 'the model `x` does not exist'","code":400}}"#;
+    endpoint.on("/v1/files/echo", Play::json(400, echoed));
+    let ask = async |path: &str| Request::get(path).bearer(&gateway.key).send(gateway.address).await;
+    for _ in 0..3 {
+        let answer = ask("/v1/files/f").await;
+        assert_eq!((answer.status(), answer.header("etag")), (304, Some("\"1\"")));
+        let answer = ask("/v1/files/").await;
+        assert_eq!(
+            (answer.status(), answer.header("location")),
+            (404, None),
+            "{}",
+            answer.text()
+        );
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        let answer = ask("/v1/files/packed").await;
+        assert_eq!((answer.status(), answer.header("content-encoding")), (400, None));
+        assert_eq!(answer.header("etag"), None);
+        assert_eq!(answer.json()["error"]["message"], "Bad Request");
+        assert_eq!(ask("/v1/files/echo").await.status(), 400);
+    }
+}
+
+#[tokio::test]
 async fn a_form_goes_to_the_model_named_beside_it() {
     const PATH: &str = "/v1/audio/transcriptions";
     let other = ScriptedEndpoint::start("other").await;
