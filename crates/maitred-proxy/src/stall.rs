@@ -77,22 +77,6 @@ mod tests {
         stall: Duration::from_secs(30),
     };
 
-    /// How a stream ends, and after how many seconds, that first gives pieces at an interval and then waits with a body that gave
-    /// something, or had nothing to give.
-    async fn run(pieces: u32, interval: u64, gave: bool) -> (Result<(), Stalled>, u64) {
-        let clock = Clock::start();
-        let stream = async {
-            for _ in 0..pieces {
-                note(true);
-                tokio::time::sleep(Duration::from_secs(interval)).await;
-            }
-            note(gave);
-            std::future::pending::<()>().await;
-        };
-        let ended = until_stalled(stream, LIMITS, clock).await;
-        (ended, clock.now().since(Time::ZERO).as_secs())
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_stream_ends_when_its_client_takes_nothing() {
         assert_eq!(run(0, 0, true).await, (Err(Stalled), 30));
@@ -112,5 +96,21 @@ mod tests {
             until_stalled(async { note(true) }, LIMITS, Clock::start()).await,
             Ok(())
         );
+    }
+
+    /// How a stream ends, and after how many seconds, that first gives pieces at an interval and then waits with a body that gave
+    /// something, or had nothing to give.
+    async fn run(pieces: u32, interval: u64, gave: bool) -> (Result<(), Stalled>, u64) {
+        let clock = Clock::start();
+        let stream = async {
+            for _ in 0..pieces {
+                note(true);
+                tokio::time::sleep(Duration::from_secs(interval)).await;
+            }
+            note(gave);
+            std::future::pending::<()>().await;
+        };
+        let ended = until_stalled(stream, LIMITS, clock).await;
+        (ended, clock.now().since(Time::ZERO).as_secs())
     }
 }
