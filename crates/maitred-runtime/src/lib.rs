@@ -23,6 +23,7 @@ mod pins;
 mod quota;
 mod quota_leases;
 mod ratios;
+mod recall;
 mod remembered;
 mod runtime;
 mod sample;

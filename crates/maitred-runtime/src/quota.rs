@@ -7,7 +7,8 @@ use std::time::Duration;
 use maitred_config::SharingSettings;
 use maitred_obs::Meters;
 use maitred_tenant::{
-    Amount, Limit, Measure, Moment, Quota, QuotaRefusal, Reservation, SharedOptions, SharedQuota, Standing, Subject,
+    Amount, Limit, Lookback, Measure, Moment, Past, Quota, QuotaRefusal, Reservation, SharedOptions, SharedQuota,
+    Standing, Subject,
 };
 use maitred_types::FaultKind;
 use parking_lot::Mutex;
@@ -17,6 +18,8 @@ use crate::clock::Clock;
 
 /// Most counters that are kept: some hundred bytes each.
 const COUNTERS_MAX: usize = 200_000;
+/// What the monotone clock of quota says at the gateway's start: what was used before that has a place on it too.
+const PAST: Duration = Duration::from_secs(400 * 24 * 3600);
 
 /// Limits that this gateway holds for itself, or its part of those that several share.
 #[derive(Debug)]
@@ -148,6 +151,28 @@ impl QuotaHost {
         }
     }
 
+    /// What has to be known of the time before this start. Nothing where several gateways share the limits: the store knows it.
+    pub(crate) fn lookbacks(&self) -> Vec<Lookback> {
+        let at = self.moment();
+        match &*self.core.lock() {
+            Core::Own(quota) => quota.lookbacks(at),
+            Core::Shared(_) => Vec::new(),
+        }
+    }
+
+    /// Counts what was used before this start. Says whether there was room for all counters.
+    pub(crate) fn recall<'a>(&self, measure: Measure, pasts: impl IntoIterator<Item = Past<'a>>) -> bool {
+        let at = self.moment();
+        let mut is_whole = true;
+        for past in pasts {
+            // One by one, so that calls need not wait for all of them.
+            if let Core::Own(quota) = &mut *self.core.lock() {
+                is_whole &= quota.recall(measure, &past, at);
+            }
+        }
+        is_whole
+    }
+
     /// How many reservations were never settled by whoever made them.
     #[must_use]
     pub fn abandoned(&self) -> u64 {
@@ -156,7 +181,7 @@ impl QuotaHost {
 
     fn moment(&self) -> Moment {
         Moment {
-            now: self.clock.now(),
+            now: self.clock.now() + PAST,
             unix: self.clock.unix_now(),
         }
     }

@@ -9,10 +9,12 @@ mod database;
 mod entry;
 mod feed;
 mod frame;
+mod history;
 mod queue;
 mod row;
 mod schema;
 mod spool;
+mod starts;
 mod usage;
 
 use std::io;
@@ -28,6 +30,7 @@ use tokio::sync::Semaphore;
 
 pub use database::{Access, Database, DatabaseError, Place, SCHEMA_VERSION, month_of, months_before};
 pub use entry::{AttemptHead, CallHead, Ending, Entry, Expected};
+pub use history::{Past, STRETCHES_MAX, Stretch};
 pub use queue::Durability;
 pub use row::{INTERRUPTED, Row};
 pub use usage::{By, LINES_MAX, Question, Sums, UsageError};
@@ -146,6 +149,8 @@ pub struct Ledger {
     spool_max: u64,
     calls: AtomicU64,
     place: Place,
+    /// Starts of this gateway before this one.
+    earlier: Vec<u64>,
     /// Reports that may be made at one time.
     reports: Semaphore,
     ended: Arc<Ended>,
@@ -231,6 +236,7 @@ impl Ledger {
             spool_max: options.spool_max,
             calls: AtomicU64::new(1),
             place: options.place.clone(),
+            earlier: spool.earlier().to_vec(),
             reports: Semaphore::new(REPORTS),
             ended: Arc::clone(&ended),
         };
@@ -334,6 +340,30 @@ impl Ledger {
         };
         let summed = tokio::time::timeout(REPORT, summed).await;
         summed.unwrap_or(Err(UsageError::Database(DatabaseError::Timeout)))
+    }
+
+    /// Completes when everything that earlier starts left in the spool is in the database. As long as that takes nothing, it does not.
+    pub async fn settled(&self) {
+        // The sender lives as long as this does.
+        drop(self.shared.settled.subscribe().wait_for(|is_settled| *is_settled).await);
+    }
+
+    /// What calls of earlier starts of this gateway used, as far as it is in the database. Wait for [`Ledger::settled`] before.
+    ///
+    /// # Errors
+    /// The database does not answer in time, or has too much to say.
+    pub async fn past(&self, past: &Past) -> Result<Vec<Stretch>, DatabaseError> {
+        if self.earlier.is_empty() {
+            return Ok(Vec::new());
+        }
+        let added = async {
+            let mut database = Database::open(&self.place, Access::Read).await?;
+            let stretches = database.past(past, &self.earlier).await;
+            database.close().await;
+            stretches
+        };
+        let added = tokio::time::timeout(REPORT, added).await;
+        added.unwrap_or(Err(DatabaseError::Timeout))
     }
 
     /// Writes out what there is, if disk and database take it within `limit`; otherwise it stays in the spool for the next start. Blocks

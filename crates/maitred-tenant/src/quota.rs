@@ -12,6 +12,7 @@ mod bank;
 mod calendar;
 mod counter;
 mod limit;
+mod past;
 mod purse;
 mod shared;
 mod table;
@@ -24,6 +25,7 @@ use maitred_types::{FaultKind, Time, UnixMillis};
 use smallvec::SmallVec;
 
 pub use bank::Bank;
+pub use past::{Lookback, Past};
 pub use shared::{Question, SharedOptions, SharedQuota, WithoutStore};
 pub use terms::{Ask, FORGET_MILLIS, Known, LEASE_MILLIS, Terms, Word};
 

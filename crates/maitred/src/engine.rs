@@ -4,6 +4,7 @@ mod admin;
 mod args;
 mod ask;
 mod body;
+mod call_log;
 mod core;
 mod embedding;
 mod face;
@@ -36,6 +37,7 @@ use tokio::sync::{mpsc, watch};
 use self::admin::{Admin, Command};
 use self::ask::Served;
 use self::body::FaceBody;
+use self::call_log::CallLog;
 use self::core::{Core, Life, Pace};
 use self::face::Face;
 use self::kv_events::Publisher;
@@ -155,7 +157,7 @@ impl Endpoint {
         let (commands, received) = mpsc::channel(MAX_COMMANDS);
         let (gate, gate_seen) = watch::channel(at_first);
         let (connections, tasks) = (Tasks::new(), Tasks::new());
-        let face = Arc::new(face(&args, &core));
+        let face = Arc::new(face(&args, &core)?);
         tasks.spawn_until_stop(Arc::clone(&core).drive());
         tasks.spawn_until_stop(server::serve(port, gate_seen, connections.clone(), Door(face)));
         if let Some(port) = admin_port {
@@ -280,14 +282,18 @@ fn gate(args: &EngineArgs, core: &Core) -> Gate {
     if refuses || is_hidden { Gate::Shut } else { Gate::Open }
 }
 
-fn face(args: &EngineArgs, core: &Arc<Core>) -> Face {
+fn face(args: &EngineArgs, core: &Arc<Core>) -> anyhow::Result<Face> {
     let names = if args.served_name.is_empty() {
         vec![args.model.clone()]
     } else {
         args.served_name.clone()
     };
     let model = names.first().cloned().unwrap_or_default();
-    Face {
+    let call_log = args.call_log.as_ref().map(|path| {
+        let log = CallLog::open(path);
+        log.with_context(|| format!("cannot write calls to {}", path.display()))
+    });
+    Ok(Face {
         core: Arc::clone(core),
         page: PageSetup {
             engine: args.flavor,
@@ -308,8 +314,9 @@ fn face(args: &EngineArgs, core: &Arc<Core>) -> Face {
         seed: args.seed,
         api_key: args.api_key.clone(),
         tells_cached: !args.no_cached_tokens,
+        call_log: call_log.transpose()?.map(Arc::new),
         answers: AtomicU64::new(0),
-    }
+    })
 }
 
 /// The serving port's answers.

@@ -193,6 +193,7 @@ impl Gateway {
         }
         keep_changes(&runtime, &args.config).await?;
         runtime.meet_others().await;
+        runtime.recall_quota().await;
         let listener = TcpListener::bind(admin)
             .await
             .with_context(|| format!("cannot listen on {admin} (admin)"))?;

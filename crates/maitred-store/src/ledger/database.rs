@@ -75,6 +75,8 @@ pub enum DatabaseError {
         /// The version found.
         found: i64,
     },
+    /// The answer has more lines than are read.
+    TooMany,
 }
 
 impl DatabaseError {
@@ -86,6 +88,7 @@ impl DatabaseError {
             Self::Refused(_) => "refused",
             Self::Timeout => "timeout",
             Self::Outdated { .. } | Self::Newer { .. } => "schema",
+            Self::TooMany => "too_many",
         }
     }
 }
@@ -95,6 +98,7 @@ impl fmt::Display for DatabaseError {
         match self {
             Self::Refused(error) => write!(f, "the ledger's database: {error}"),
             Self::Timeout => f.write_str("the ledger's database does not answer in time"),
+            Self::TooMany => f.write_str("the ledger's database has more to say than is read at once"),
             Self::Outdated { found: None } => {
                 f.write_str("the ledger has no tables yet; make them with `maitred store migrate`")
             }

@@ -285,6 +285,7 @@ impl Feeder {
                 return;
             }
         };
+        let mut is_all = true;
         for orphan in orphans {
             let start = orphan.start;
             match self.settle(orphan).await {
@@ -293,10 +294,14 @@ impl Feeder {
                     tracing::warn!(interrupted, "calls of an earlier start were settled as interrupted");
                 }
                 Err(error) => {
+                    is_all = false;
                     self.shared.meters.error("spool");
                     tracing::error!(%error, "what an earlier start left in the ledger's spool is not settled yet");
                 }
             }
+        }
+        if is_all {
+            self.shared.settled.send_replace(true);
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use maitred_obs::LedgerMeters;
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::entry::Entry;
 use super::frame;
@@ -44,6 +44,8 @@ pub(super) struct Shared {
     pub(super) is_late: AtomicBool,
     /// The database takes no rows.
     pub(super) is_refused: AtomicBool,
+    /// Nothing of earlier starts is left in the spool.
+    pub(super) settled: watch::Sender<bool>,
     pub(super) meters: LedgerMeters,
 }
 
@@ -81,6 +83,7 @@ impl Shared {
             held: AtomicU64::new(0),
             is_late: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
+            settled: watch::Sender::new(false),
             meters,
         })
     }

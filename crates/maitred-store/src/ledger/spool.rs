@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::frame::{self, Front, PAYLOAD_MAX};
+use super::starts;
 
 /// Size from which on a segment is closed and the next one begun, in bytes.
 pub(super) const SEGMENT: u64 = 8 << 20;
@@ -19,6 +20,8 @@ const READ: usize = 256 << 10;
 pub(super) struct Spool {
     folder: PathBuf,
     start: u64,
+    /// The starts that were before this one.
+    earlier: Vec<u64>,
     /// Held as long as this start lives.
     _lock: File,
 }
@@ -33,12 +36,18 @@ impl Spool {
         Ok(Self {
             folder: folder.to_owned(),
             start,
+            earlier: starts::note(folder, start)?,
             _lock: lock,
         })
     }
 
     pub(super) const fn start(&self) -> u64 {
         self.start
+    }
+
+    /// The starts that have used this folder before.
+    pub(super) fn earlier(&self) -> &[u64] {
+        &self.earlier
     }
 
     pub(super) fn folder(&self) -> &Path {

@@ -73,9 +73,9 @@ impl Store {
         database
     }
 
-    /// How many files the spool has.
+    /// How many files the spool has, besides the list of starts.
     fn files(&self) -> usize {
-        std::fs::read_dir(self.folder.path().join("spool")).unwrap().count()
+        std::fs::read_dir(self.folder.path().join("spool")).unwrap().count() - 1
     }
 
     /// Another process, as far as the lock on the spool is concerned: what a dead gateway leaves.
@@ -225,6 +225,7 @@ on_both! {
     calls_are_in_the_ledger_once_and_the_spool_is_empty_afterwards
     without_tables_there_is_no_ledger_and_the_command_is_named
     what_a_dead_gateway_left_is_settled_once
+    what_earlier_starts_used_is_told_by_owner_and_stretch
     a_living_gateways_segments_are_left_alone
     a_damaged_segment_is_put_aside_and_what_precedes_it_is_kept
     months_leave_when_their_time_is_over
@@ -275,6 +276,58 @@ async fn without_tables_there_is_no_ledger_and_the_command_is_named(store: Store
         .unwrap();
     let error = Ledger::open(store.options(1), LedgerMeters::default()).await;
     assert!(refused(error.unwrap_err()).contains("run a newer maitred"));
+}
+
+async fn what_earlier_starts_used_is_told_by_owner_and_stretch(store: Store) {
+    store.migrate().await;
+    let past = Past {
+        by: vec![By::Tenant, By::Task],
+        since: UnixMillis::new(NOW - 10_000),
+        grain: Some(Duration::from_secs(1)),
+    };
+    let first = open(store.options(5)).await;
+    for (call, arrived) in [(1, NOW - 20_000), (2, NOW - 10_000), (3, NOW - 9_400), (4, NOW)] {
+        first.begin(&beginning(call, arrived)).await.unwrap();
+        first.end(&end(call, 10));
+    }
+    first.settled().await;
+    assert_eq!(first.past(&past).await.unwrap(), [], "it is the first");
+    assert!(first.close(LIMIT));
+    // Another gateway with the same database, whose spool is elsewhere, has nothing to do with these.
+    let other = LedgerOptions {
+        spool: store.folder.path().join("other"),
+        ..store.options(8)
+    };
+    let other = open(other).await;
+    other.begin(&beginning(1, NOW)).await.unwrap();
+    other.end(&end(1, 10));
+    assert_eq!(other.past(&past).await.unwrap(), []);
+    assert!(other.close(LIMIT));
+    // What a dead one left is settled before: one call of three has no end, and counts as expected.
+    store.abandon(u64::MAX - 1);
+    let again = open(store.options(6)).await;
+    again.settled().await;
+    let stretch = |first: u64, last: u64, (calls, tokens, money): (u64, u64, u64)| Stretch {
+        owners: vec!["acme".to_owned(), String::new()],
+        first: UnixMillis::new(first),
+        last: UnixMillis::new(last),
+        calls,
+        tokens,
+        money,
+    };
+    let told = again.past(&past).await.unwrap();
+    let expected = [
+        stretch(NOW - 10_000, NOW - 9_400, (2, 22, 22)),
+        stretch(NOW, NOW, (4, 11 + 11 + 21 + 107, 11 + 11 + 11 + 3)),
+    ];
+    assert_eq!(told, expected);
+    // Its own are none of an earlier start.
+    again.begin(&beginning(9, NOW)).await.unwrap();
+    again.end(&end(9, 10));
+    let all = Past { grain: None, ..past };
+    let told = again.past(&all).await.unwrap();
+    assert_eq!(told, [stretch(NOW - 10_000, NOW, (6, 172, 58))]);
+    assert!(again.close(LIMIT));
 }
 
 async fn what_a_dead_gateway_left_is_settled_once(store: Store) {

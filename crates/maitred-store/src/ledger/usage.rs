@@ -85,7 +85,7 @@ impl By {
         }
     }
 
-    fn expression(self, month: i64) -> String {
+    pub(super) fn expression(self, month: i64) -> String {
         match self {
             Self::User => "COALESCE(user_id, '')".to_owned(),
             Self::Key => "COALESCE(key_id, '')".to_owned(),

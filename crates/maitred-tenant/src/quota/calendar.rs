@@ -30,6 +30,22 @@ pub(super) const fn month(at: UnixMillis) -> u64 {
     (era * 400 + year_of_era) * 12 + from_march + 2
 }
 
+/// When the day began.
+pub(super) const fn begin_of_day(at: UnixMillis) -> UnixMillis {
+    UnixMillis::new(day(at) * DAY_MILLIS)
+}
+
+/// When the month began.
+pub(super) const fn begin_of_month(at: UnixMillis) -> UnixMillis {
+    let (today, this) = (day(at), month(at));
+    let mut first = today;
+    // A month has at most 31 days.
+    while first > 0 && today - first < 31 && month(UnixMillis::new((first - 1) * DAY_MILLIS)) == this {
+        first -= 1;
+    }
+    UnixMillis::new(first * DAY_MILLIS)
+}
+
 /// How long until the next month begins.
 pub(super) const fn until_next_month(at: UnixMillis) -> Duration {
     let this = month(at);
@@ -61,6 +77,25 @@ mod tests {
         check(951_868_800, 2000, 3);
         check(4_107_542_400, 2100, 3);
         assert_eq!(month(UnixMillis::new(0)), 1970 * 12);
+    }
+
+    #[test]
+    fn months_and_days_begin_at_midnight() {
+        let check = |seconds: u64, begin: u64| {
+            assert_eq!(
+                begin_of_month(UnixMillis::new(seconds * 1000)).get(),
+                begin * 1000,
+                "{seconds}"
+            );
+        };
+        check(1_706_745_600, 1_706_745_600);
+        check(1_709_251_199, 1_706_745_600);
+        check(1_735_689_600 + 30 * 86_400 + 5, 1_735_689_600);
+        check(86_401, 0);
+        assert_eq!(
+            begin_of_day(UnixMillis::new(1_706_745_600_000 + 5)).get(),
+            1_706_745_600_000
+        );
     }
 
     #[test]

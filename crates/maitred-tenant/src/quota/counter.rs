@@ -11,7 +11,7 @@ use super::{Limit, Measure, Moment, Standing, calendar};
 const SEGMENTS: u64 = 7;
 const SEGMENT_SECONDS: u64 = 10;
 /// How long anything is remembered.
-const MEMORY: Duration = Duration::from_secs(SEGMENTS * SEGMENT_SECONDS);
+pub(super) const MEMORY: Duration = Duration::from_secs(SEGMENTS * SEGMENT_SECONDS);
 /// A task that made no call for so long is over.
 const TASK_LIFE: Duration = Duration::from_secs(24 * 3600);
 
@@ -259,6 +259,54 @@ impl Counter {
         self.excess = self.excess.saturating_add(spent.saturating_sub(reserved));
     }
 
+    /// Counts what was used before this start, by calls of which the first and the last arrived then.
+    pub(super) fn recall(&mut self, limit: &Limit, amount: u64, (first, last, at): (Moment, Moment, Moment)) {
+        if let (Memory::Rate { due }, Measure::Calls { period, burst }) = (&mut self.memory, limit.measure) {
+            let interval = interval(period, limit.amount);
+            let at_once = interval.saturating_mul(burst.max(1));
+            // A limit that is always used up never forgets, and how it stood where the past begins nobody knows: at worst used up.
+            let begun = at.now.saturating_sub(rate_past(limit.amount, (period, burst))) + at_once;
+            let ahead = interval.saturating_mul(u32::try_from(amount).unwrap_or(u32::MAX));
+            *due = ((*due).max(last.now).max(begun) + ahead).min((at.now + at_once).max(*due));
+            return;
+        }
+        if let Memory::Life { latest, .. } = &mut self.memory {
+            if first.now.since(*latest) >= TASK_LIFE {
+                // The task had ended, and these calls began another one of its name.
+                self.used = self.reserved;
+            }
+            *latest = last.now.max(*latest);
+        } else {
+            self.roll(limit, at);
+        }
+        let counts = match &mut self.memory {
+            Memory::Rate { .. } | Memory::Held => false,
+            Memory::Sliding { newest, pieces } => {
+                let then = piece(last.now);
+                let is_remembered = then + SEGMENTS > *newest && then <= *newest;
+                if is_remembered {
+                    let there = &mut pieces[place(then)];
+                    *there = there.saturating_add(amount);
+                }
+                is_remembered
+            }
+            Memory::Calendar { period } => {
+                *period
+                    == match limit.measure {
+                        Measure::MoneyPerMonth => calendar::month(last.unix),
+                        _ => calendar::day(last.unix),
+                    }
+            }
+            Memory::Life { .. } => true,
+        };
+        if counts {
+            self.used = self.used.saturating_add(amount);
+        }
+        if self.used > limit.amount {
+            self.grandfathered = self.grandfathered.max(self.used);
+        }
+    }
+
     /// How it stands.
     pub(super) fn standing(&mut self, limit: &Limit, at: Moment) -> Standing {
         self.roll(limit, at);
@@ -341,8 +389,13 @@ fn rate_room(due: Time, amount: u64, (period, burst): (Duration, u32), now: Time
     }
 }
 
+/// How far back calls have to be known. Who has used less than seven parts in eight of the limit since then is known exactly.
+pub(super) fn rate_past(amount: u64, (period, burst): (Duration, u32)) -> Duration {
+    interval(period, amount).saturating_mul(burst.max(1)).saturating_mul(8)
+}
+
 /// The time between two calls of an even stream.
-fn interval(period: Duration, amount: u64) -> Duration {
+pub(super) fn interval(period: Duration, amount: u64) -> Duration {
     let nanos = period.as_nanos() / u128::from(amount.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }

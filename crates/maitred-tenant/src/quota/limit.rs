@@ -119,6 +119,21 @@ pub struct LimitMatch {
     pub model: Option<ModelPattern>,
 }
 
+impl LimitMatch {
+    /// What calls have to be told apart by, to know which it is for.
+    pub(super) fn dimensions(&self) -> Dimensions {
+        [
+            (self.tenant.is_some(), Dimensions::TENANT),
+            (self.user.is_some(), Dimensions::USER),
+            (self.key.is_some(), Dimensions::KEY),
+            (self.model.is_some(), Dimensions::MODEL),
+        ]
+        .into_iter()
+        .filter(|(is_asked, _)| *is_asked)
+        .fold(Dimensions::NONE, |all, (_, one)| all.and(one))
+    }
+}
+
 /// One limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -87,6 +88,9 @@ pub(crate) struct EngineArgs {
     /// "kv events on ADDRESS" and "kv events again on ADDRESS" name.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(..65_535))]
     pub(crate) kv_events: Option<u16>,
+    /// Add a line to this file for every call that the model begins to work on, with its `x-request-id`, and one for its end.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) call_log: Option<PathBuf>,
     /// Refuse calls under /v1/ without this key.
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Option<String>,

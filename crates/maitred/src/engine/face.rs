@@ -12,6 +12,7 @@ use maitred_sim::{FinishReason, OutputLength, Refused};
 
 use super::ask::{Api, Ask, Served};
 use super::body::{FaceBody, read_capped};
+use super::call_log::{CallLog, Logged};
 use super::core::{Core, Life};
 use super::embedding;
 use super::faults::{Break, CallFault};
@@ -42,6 +43,8 @@ pub(super) struct Face {
     pub(super) api_key: Option<String>,
     /// Whether usage tells of cached tokens.
     pub(super) tells_cached: bool,
+    /// Where calls are written, if they are.
+    pub(super) call_log: Option<Arc<CallLog>>,
     /// Numbers of answers.
     pub(super) answers: AtomicU64,
 }
@@ -202,16 +205,22 @@ impl Face {
             Refused::UnknownAdapter => Problem::UnknownModel(ask.model.clone()),
         })?;
         let prompt_tokens = ask.prompts.iter().map(Vec::len).sum::<usize>();
+        let prompt_tokens = u32::try_from(prompt_tokens).unwrap_or(u32::MAX);
+        let logged = self.call_log.as_ref().map(|log| {
+            let id = headers.get("x-request-id").and_then(|value| value.to_str().ok());
+            Logged::begin(log, id.unwrap_or_default(), prompt_tokens, &progress)
+        });
         Ok(Call {
             shape: self.shape(ask, headers),
             choices,
             n: ask.n as usize,
-            prompt_tokens: u32::try_from(prompt_tokens).unwrap_or(u32::MAX),
+            prompt_tokens,
             tells_cached: self.tells_cached,
             continuous_usage: ask.continuous_usage,
             breaks,
             progress,
             ticket,
+            logged,
         })
     }
 

@@ -63,6 +63,12 @@ impl Progress {
         }
     }
 
+    /// Tokens of all choices that are there.
+    pub(super) fn generated(&self) -> u64 {
+        let state = self.state.lock();
+        state.answer.choices.iter().map(|choice| u64::from(choice.tokens)).sum()
+    }
+
     /// Changes the answer and wakes the reader.
     pub(super) fn update(&self, change: impl FnOnce(&mut AnswerProgress)) {
         let mut state = self.state.lock();

@@ -9,6 +9,7 @@ use http_body::{Body, Frame};
 use maitred_engines::Engine;
 use maitred_sim::FinishReason;
 
+use super::call_log::Logged;
 use super::core::Ticket;
 use super::faults::Break;
 use super::progress::{AnswerProgress, Progress};
@@ -52,6 +53,9 @@ pub(super) struct Call {
     /// Its place in the engine.
     #[expect(dead_code, reason = "held so that dropping the call cancels it")]
     pub(super) ticket: Ticket,
+    /// Its line in the log of calls, which is ended after its place is given up.
+    #[expect(dead_code, reason = "held so that dropping the call writes its end")]
+    pub(super) logged: Option<Logged>,
 }
 
 impl Call {

@@ -22,6 +22,7 @@ mod explain;
 mod faults;
 mod hours;
 mod keys;
+mod kills;
 mod kv_events;
 mod laboratory;
 mod ledger;

@@ -1,0 +1,109 @@
+//! Quota after a restart: what calls of earlier starts used is read from the ledger and counted again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maitred_store::ledger::{By, Ledger, Past as Question, Stretch};
+use maitred_tenant::{Amount, Dimensions, Lookback, Past, Subject};
+use tokio::sync::oneshot;
+
+use crate::quota::QuotaHost;
+use crate::runtime::Runtime;
+
+/// How long the first call waits for it. After that calls are let go by what is known, and the past is counted when it is read.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait before the ledger is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Which of a call's owners is which column.
+const OWNERS: [(Dimensions, By); 5] = [
+    (Dimensions::TENANT, By::Tenant),
+    (Dimensions::USER, By::User),
+    (Dimensions::KEY, By::Key),
+    (Dimensions::MODEL, By::Model),
+    (Dimensions::TASK, By::Task),
+];
+
+impl Runtime {
+    /// Counts what calls of earlier starts used, for the limits that hold now. Completes when that is done; or, if the ledger does not say
+    /// it in time, sooner, and it is done later. Call it once, after the ledger is kept and what was changed at run time is in force.
+    pub async fn recall_quota(&self) {
+        let Some(ledger) = self.ledger().map(Arc::clone) else {
+            return;
+        };
+        let lookbacks = self.quota().lookbacks();
+        if lookbacks.is_empty() {
+            return;
+        }
+        let (done, is_done) = oneshot::channel();
+        let quota = Arc::clone(self.quota());
+        self.tasks().spawn_until_stop(async move {
+            recall(&quota, &ledger, lookbacks).await;
+            // Nobody waits any more if it took long.
+            let _gone = done.send(());
+        });
+        if tokio::time::timeout(PATIENCE, is_done).await.is_err() {
+            tracing::error!(
+                "what calls used before this start is not known yet: limits may be passed by it until the ledger's database answers"
+            );
+        }
+    }
+}
+
+async fn recall(quota: &QuotaHost, ledger: &Ledger, lookbacks: Vec<Lookback>) {
+    ledger.settled().await;
+    let mut calls = 0;
+    for lookback in lookbacks {
+        let question = Question {
+            by: OWNERS
+                .iter()
+                .filter(|(dimension, _)| lookback.by.has(*dimension))
+                .map(|(_, by)| *by)
+                .collect(),
+            since: lookback.since,
+            grain: lookback.grain,
+        };
+        let stretches = loop {
+            match ledger.past(&question).await {
+                Ok(stretches) => break stretches,
+                Err(error) => {
+                    tracing::error!(%error, "what calls used before this start cannot be read; trying again");
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        };
+        calls = calls.max(stretches.iter().map(|stretch| stretch.calls).sum());
+        let pasts = stretches.iter().map(|stretch| past(&question.by, stretch));
+        if !quota.recall(lookback.measure, pasts) {
+            tracing::error!(
+                "there are more counters of quota than are kept: some do not know what was used before this start"
+            );
+        }
+    }
+    tracing::info!(calls, "limits go on from what earlier starts used");
+}
+
+fn past<'a>(by: &[By], stretch: &'a Stretch) -> Past<'a> {
+    let mut subject = Subject::default();
+    for (by, name) in by.iter().zip(&stretch.owners) {
+        let some = Some(name.as_str()).filter(|name| !name.is_empty());
+        match by {
+            By::Tenant => subject.tenant = name,
+            By::User => subject.user = some,
+            By::Key => subject.key = some,
+            By::Model => subject.model = name,
+            By::Task => subject.task = some,
+            _ => {}
+        }
+    }
+    Past {
+        subject,
+        first: stretch.first,
+        last: stretch.last,
+        calls: stretch.calls,
+        used: Amount {
+            tokens: stretch.tokens,
+            money: stretch.money,
+        },
+    }
+}

@@ -1,0 +1,133 @@
+//! What was used before this start of the gateway, so that a restart gives nobody a limit a second time.
+//!
+//! The core says what it needs to know ([`Quota::lookbacks`]); whoever has a ledger answers, stretch by stretch and oldest first, with
+//! [`Quota::recall`].
+
+use std::time::Duration;
+
+use maitred_types::UnixMillis;
+
+use super::{Amount, Counter, Dimensions, Limit, Measure, Moment, Quota, Subject, applies, calendar, counter};
+
+/// How far back tokens of tasks are looked for.
+const TASK_PAST: Duration = Duration::from_secs(32 * 24 * 3600);
+/// Stretches of an hour tell when a task made no call for a day.
+const TASK_GRAIN: Duration = Duration::from_secs(3600);
+/// A minute's limit remembers by pieces of ten seconds.
+const MINUTE_GRAIN: Duration = Duration::from_secs(1);
+/// Into how many stretches the past of a limit on calls is divided.
+const RATE_STRETCHES: u32 = 1_600;
+
+/// What has to be known of the past for all limits of one measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lookback {
+    /// The measure.
+    pub measure: Measure,
+    /// What calls have to be told apart by.
+    pub by: Dimensions,
+    /// Calls that arrived from then on.
+    pub since: UnixMillis,
+    /// Calls that arrived within a stretch of this length may be added up; all of them, if there is none.
+    pub grain: Option<Duration>,
+}
+
+/// What calls of one owner used that arrived within one stretch.
+#[derive(Clone, Copy, Debug)]
+pub struct Past<'a> {
+    /// The owner, as far as it was to be told apart.
+    pub subject: Subject<'a>,
+    /// When the first of them arrived.
+    pub first: UnixMillis,
+    /// When the last of them arrived.
+    pub last: UnixMillis,
+    /// How many there were.
+    pub calls: u64,
+    /// What they used.
+    pub used: Amount,
+}
+
+impl Quota {
+    /// What has to be known of the past. Places are not in it: calls of an earlier start hold none.
+    #[must_use]
+    pub fn lookbacks(&self, at: Moment) -> Vec<Lookback> {
+        let mut all: Vec<Lookback> = Vec::new();
+        for limit in &self.limits {
+            let Some((since, grain)) = reach(limit, at) else {
+                continue;
+            };
+            let by = limit.dimensions().and(limit.only.dimensions());
+            match all.iter_mut().find(|other| other.measure == limit.measure) {
+                Some(same) => {
+                    same.by = same.by.and(by);
+                    same.since = same.since.min(since);
+                    same.grain = same.grain.min(grain);
+                }
+                None => all.push(Lookback {
+                    measure: limit.measure,
+                    by,
+                    since,
+                    grain,
+                }),
+            }
+        }
+        all
+    }
+
+    /// Counts what was used in the past for the limits of a measure. Of one owner the stretches have to come oldest first. Says whether
+    /// there was room for all counters.
+    pub fn recall(&mut self, measure: Measure, past: &Past<'_>, at: Moment) -> bool {
+        let mut is_whole = true;
+        self.table.make_room(1, at);
+        let then = before(at, past.last);
+        for (number, limit) in (0_u16..).zip(&self.limits) {
+            if limit.measure != measure || !applies(&self.limits, limit, &past.subject) {
+                continue;
+            }
+            let make = || Counter::new(number, limit, then);
+            let place = self.table.find((number, limit), &past.subject, make);
+            match place.and_then(|place| self.table.get_mut(place)) {
+                Some(counter) => {
+                    let amount = match measure {
+                        Measure::Calls { .. } => past.calls,
+                        _ => measure.of(past.used),
+                    };
+                    counter.recall(limit, amount, (before(at, past.first), then, at));
+                }
+                None => is_whole = false,
+            }
+        }
+        is_whole
+    }
+}
+
+/// Since when a limit has to know what was used, and how finely.
+fn reach(limit: &Limit, at: Moment) -> Option<(UnixMillis, Option<Duration>)> {
+    let back = |time: Duration| {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        UnixMillis::new(at.unix.get().saturating_sub(millis))
+    };
+    match limit.measure {
+        Measure::ConcurrentCalls => None,
+        Measure::Calls { period, burst } => {
+            let far = counter::rate_past(limit.amount, (period, burst));
+            let grain = (far / RATE_STRETCHES).max(Duration::from_millis(1));
+            Some((back(far), Some(grain)))
+        }
+        Measure::TokensPerMinute => Some((back(counter::MEMORY), Some(MINUTE_GRAIN))),
+        Measure::TokensPerDay => Some((calendar::begin_of_day(at.unix), None)),
+        Measure::MoneyPerMonth => Some((calendar::begin_of_month(at.unix), None)),
+        Measure::TokensPerTask => Some((back(TASK_PAST), Some(TASK_GRAIN))),
+    }
+}
+
+/// A civil moment of the past on both clocks. The monotone one has to have run for as long; where it has not, it is its beginning.
+fn before(at: Moment, then: UnixMillis) -> Moment {
+    let age = Duration::from_millis(at.unix.get().saturating_sub(then.get()));
+    Moment {
+        now: at.now.saturating_sub(age),
+        unix: then.min(at.unix),
+    }
+}
+
+#[cfg(test)]
+mod tests;
