@@ -29,7 +29,7 @@ pub use forms::{FilePath, Name, WebUrl, moment};
 pub use load::{Loaded, load, load_scenario};
 pub use raw::{AuditPolicy, Balance, Detail, Durable, LedgerPolicy, LogFormat, LogLevel, SecretRef, StartupCheck};
 pub use reference::{reference_markdown, scenario_markdown, schema};
-pub use roster::{Change, ChangeRefusal, Roster};
+pub use roster::{Change, ChangeRefusal, Roster, Timeline};
 pub use secret::Secret;
 pub use settings::scenario;
 pub use settings::{

@@ -4,6 +4,7 @@
 //! place of the file's of the same name, and what it has revoked is refused, wherever it stands. A change has the form that the
 //! file has for the same thing, and is checked by the same types.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -19,6 +20,9 @@ use crate::raw;
 use crate::settings::Settings;
 
 mod over;
+mod timeline;
+
+pub use timeline::Timeline;
 
 /// Most keys, tenants or limits that are kept, each.
 const EACH_MAX: usize = 100_000;
@@ -37,6 +41,7 @@ enum Kind {
     RotateKey(Rotation),
     PutLimit(raw::Quota),
     RemoveLimit(Name),
+    Restore { version: u64 },
 }
 
 /// The public part of a key.
@@ -168,20 +173,22 @@ impl Change {
             Kind::RotateKey(_) => "rotate key",
             Kind::PutLimit(_) => "put limit",
             Kind::RemoveLimit(_) => "remove limit",
+            Kind::Restore { .. } => "restore",
         }
     }
 
     /// To what it is done.
     #[must_use]
-    pub fn target(&self) -> &str {
-        match &self.0 {
+    pub fn target(&self) -> Cow<'_, str> {
+        Cow::Borrowed(match &self.0 {
             Kind::PutTenant(tenant) => tenant.name.as_str(),
             Kind::CreateKey(key) => key.hash.get().id().as_str(),
             Kind::RevokeKey(id) => id.id.as_str(),
             Kind::RotateKey(rotation) => rotation.id.as_str(),
             Kind::PutLimit(limit) => limit.name.as_str(),
             Kind::RemoveLimit(name) => name.as_str(),
-        }
+            Kind::Restore { version } => return Cow::Owned(format!("version {version}")),
+        })
     }
 }
 
@@ -236,7 +243,7 @@ impl Roster {
     ///
     /// # Errors
     /// Says what is against it.
-    pub fn check(&self, change: &Change, base: &Settings) -> Result<(), ChangeRefusal> {
+    pub(crate) fn check(&self, change: &Change, base: &Settings) -> Result<(), ChangeRefusal> {
         let conflict = |why: String| Err(ChangeRefusal::Conflict(why));
         match &change.0 {
             Kind::PutTenant(_) if self.tenants.len() >= EACH_MAX => {
@@ -245,7 +252,7 @@ impl Roster {
             Kind::PutLimit(_) if self.limits.len() >= EACH_MAX => {
                 conflict(format!("there are {EACH_MAX} limits already"))
             }
-            Kind::PutTenant(_) => Ok(()),
+            Kind::PutTenant(_) | Kind::Restore { .. } => Ok(()),
             Kind::PutLimit(limit) => over::fits_limit(limit, base),
             Kind::CreateKey(key) => self.check_key(key, base),
             Kind::RotateKey(rotation) => self.check_key(&rotation.key, base),
@@ -289,8 +296,8 @@ impl Roster {
         self
     }
 
-    /// Makes `change`, and gives what was before and is now.
-    pub fn apply(&mut self, change: &Change) -> Value {
+    /// Makes `change`, and gives what was before and is now. What is earlier than this state, only a [`Timeline`] can restore.
+    pub(crate) fn apply(&mut self, change: &Change) -> Value {
         match &change.0 {
             Kind::PutTenant(tenant) => put(&mut self.tenants, tenant.name.as_str(), tenant),
             Kind::PutLimit(limit) => put(&mut self.limits, limit.name.as_str(), limit),
@@ -300,6 +307,7 @@ impl Roster {
                 let was_new = self.revoked.insert(KeyId::from(id.id.as_str()));
                 json!({ "before": { "revoked": !was_new }, "after": { "revoked": true } })
             }
+            Kind::Restore { .. } => Value::Null,
             Kind::RotateKey(rotation) => {
                 let id = KeyId::from(rotation.id.as_str());
                 let before = self.until.get(&id).copied();

@@ -143,7 +143,7 @@ fn shown(key: &NewKey, made: Result<Changed, NotChanged>) -> Response {
     }
 }
 
-fn told(made: Result<Changed, NotChanged>) -> Response {
+pub(crate) fn told(made: Result<Changed, NotChanged>) -> Response {
     match made {
         Ok(changed) if changed.is_pending => {
             let body = json!({
@@ -159,7 +159,7 @@ fn told(made: Result<Changed, NotChanged>) -> Response {
     }
 }
 
-fn refused(error: NotChanged) -> Response {
+pub(crate) fn refused(error: NotChanged) -> Response {
     let (status, why) = match error {
         NotChanged::Refused(refusal) => {
             let status = match refusal {

@@ -4,6 +4,7 @@
 //! line says which role it needs; who is asking is found out before any page is run, and whatever is not in the table is for
 //! nobody.
 
+mod changes;
 mod door;
 mod gate;
 mod keys;

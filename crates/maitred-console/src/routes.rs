@@ -4,7 +4,7 @@ use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, post};
 use maitred_runtime::Role;
 
-use crate::{Console, keys, pages, usage};
+use crate::{Console, changes, keys, pages, usage};
 
 /// Who may ask for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub struct Route {
 
 const VIEWER: Need = Need::Role(Role::Viewer);
 const KEY_ADMIN: Need = Need::Role(Role::KeyAdmin);
+const ADMIN: Need = Need::Role(Role::Admin);
 const OPERATOR: Need = Need::Role(Role::Operator);
 
 /// Everything that is served. A page that is not here is served to nobody.
@@ -55,6 +56,13 @@ pub const ROUTES: &[Route] = &[
     line(Method::POST, "/admin/v1/limits", KEY_ADMIN, || post(keys::put_limit)),
     line(Method::DELETE, "/admin/v1/limits/{name}", KEY_ADMIN, || {
         delete(keys::remove_limit)
+    }),
+    line(Method::GET, "/admin/v1/changes", VIEWER, || get(changes::list)),
+    line(Method::GET, "/admin/v1/changes/{version}/restoration", VIEWER, || {
+        get(changes::preview)
+    }),
+    line(Method::POST, "/admin/v1/changes/{version}/restoration", ADMIN, || {
+        post(changes::restore)
     }),
     line(
         Method::POST,

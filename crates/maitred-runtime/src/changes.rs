@@ -19,6 +19,7 @@ use maitred_store::LogError;
 use maitred_store::chain::ChainError;
 use maitred_store::journal::{Journal, Published, SharedJournal};
 use maitred_tenant::{Actor, KeyHash, NEW_KEY_RANDOM_BYTES, NewKey, Role};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -26,10 +27,16 @@ use tokio::sync::{mpsc, oneshot};
 use crate::acts::Deed;
 use crate::runtime::Runtime;
 use listener::{Listener, News};
+use past::Past;
 use pending::{Pending, Revocation};
 
+mod keep_error;
 mod listener;
+mod past;
 mod pending;
+
+pub use keep_error::KeepError;
+pub use past::Made;
 
 /// Changes that wait for their turn.
 const WAITING_MAX: usize = 64;
@@ -78,9 +85,12 @@ struct Proposal {
     told: oneshot::Sender<Result<Changed, NotChanged>>,
 }
 
-/// The way to the task that makes changes.
+/// The way to the task that makes changes, and what it has made.
 #[derive(Debug)]
-pub(crate) struct Changes(mpsc::Sender<Proposal>);
+pub(crate) struct Changes {
+    sender: mpsc::Sender<Proposal>,
+    past: Arc<Mutex<Past>>,
+}
 
 /// A line of the journal, besides its place in the chain.
 #[derive(Debug, Serialize, Deserialize)]
@@ -107,18 +117,18 @@ impl Runtime {
             .map(|(url, key)| SharedJournal::new(url.expose(), key))
             .transpose();
         let shared = shared.map_err(KeepError::Server)?;
-        let mut roster = Roster::default();
+        let mut past = Past::default();
         for line in journal.lines() {
-            let line: Line =
-                serde_json::from_slice(line).map_err(|error| KeepError::Newer(options.journal.clone(), error))?;
-            roster.apply(&line.change);
+            let line = serde_json::from_slice(line);
+            past.push(&line.map_err(|error| KeepError::Newer(options.journal.clone(), error))?);
         }
+        let past = Arc::new(Mutex::new(past));
         let pending = Pending::open(&options.journal)
             .map_err(|error| KeepError::Journal(ChainError::File(options.journal.clone(), error)))?;
         let (sender, proposals) = mpsc::channel(WAITING_MAX);
         let mut maker = Maker {
             runtime: Arc::downgrade(self),
-            roster,
+            past: Arc::clone(&past),
             journal,
             shared,
             pending,
@@ -135,7 +145,7 @@ impl Runtime {
         maker.is_complete = true;
         maker.put_in_force(self);
         self.tasks().spawn_until_stop(maker.work(proposals));
-        self.set_changes(Changes(sender));
+        self.set_changes(Changes { sender, past });
         Ok(())
     }
 
@@ -162,7 +172,7 @@ impl Runtime {
         actor: &Actor,
         make: impl Fn(&Roster, &Settings) -> Result<Change, ChangeRefusal> + Send + Sync + 'static,
     ) -> Result<Changed, NotChanged> {
-        let Some(Changes(sender)) = self.changes() else {
+        let Some(Changes { sender, .. }) = self.changes() else {
             return Err(NotChanged::Unsupported);
         };
         let (told, hears) = oneshot::channel();
@@ -177,66 +187,10 @@ impl Runtime {
     }
 }
 
-/// Why changes cannot be kept.
-#[derive(Debug)]
-pub enum KeepError {
-    /// The journal is of no use.
-    Journal(ChainError),
-    /// A line of the journal has a change that this maitred does not know.
-    Newer(PathBuf, serde_json::Error),
-    /// The server's address has not the form of one.
-    Server(LogError),
-    /// The gateways of the group have made other changes than this one.
-    Differs {
-        /// This one's.
-        journal: PathBuf,
-        /// A version that is another there.
-        version: u64,
-    },
-    /// The journal ends before what the audit says was in force.
-    Cut {
-        /// The journal.
-        journal: PathBuf,
-        /// Its newest version.
-        head: u64,
-        /// The newest version in the audit.
-        audited: u64,
-    },
-}
-
-impl std::fmt::Display for KeepError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Journal(error) => write!(f, "the journal of changes: {error}"),
-            Self::Newer(path, error) => write!(
-                f,
-                "{} has a change that this maitred does not know: {error}",
-                path.display()
-            ),
-            Self::Server(error) => error.fmt(f),
-            Self::Differs { journal, version } => write!(
-                f,
-                "{} does not belong to the changes that the gateways of this group share: version {version} is another. A gateway joins a \
-                 group without changes of its own: look which keys it has revoked, move the journal and the audit's folder aside, start \
-                 it, and revoke them again",
-                journal.display()
-            ),
-            Self::Cut { journal, head, audited } => write!(
-                f,
-                "{} ends with version {head}, but version {audited} was in force by the audit: changes are missing, revocations perhaps. \
-                 Put the journal back from a copy; to go on without them, move the audit's folder aside",
-                journal.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for KeepError {}
-
 /// Makes the changes.
 struct Maker {
     runtime: Weak<Runtime>,
-    roster: Roster,
+    past: Arc<Mutex<Past>>,
     journal: Journal,
     shared: Option<SharedJournal>,
     pending: Pending,
@@ -320,17 +274,12 @@ impl Maker {
         };
         for _ in 0..TRIES {
             let base = runtime.base();
-            let change = (proposal.make)(&self.roster, &base).map_err(NotChanged::Refused)?;
-            self.roster.check(&change, &base).map_err(NotChanged::Refused)?;
-            if change.revoked().is_none() && self.pending.has(change.target()) {
-                let why = format!("the key `{}` is revoked", change.target());
-                return Err(NotChanged::Refused(ChangeRefusal::Conflict(why)));
-            }
-            let diff = self.roster.clone().apply(&change);
+            let (change, diff) = self.weigh(proposal, &base).map_err(NotChanged::Refused)?;
+            let target = change.target();
             let version = self.journal.head().number + 1;
             let deed = Deed {
                 action: change.action(),
-                target: change.target(),
+                target: &target,
                 diff: diff.clone(),
                 version: Some(version),
             };
@@ -432,6 +381,19 @@ impl Maker {
         }
     }
 
+    /// The change that is proposed, if it may be made where things stand now, and what it changes.
+    fn weigh(&self, proposal: &Proposal, base: &Settings) -> Result<(Change, Value), ChangeRefusal> {
+        let past = self.past.lock();
+        let change = (proposal.make)(past.roster(), base)?;
+        let diff = past.weigh(&change, base)?;
+        let target = change.target();
+        if change.revoked().is_none() && self.pending.has(&target) {
+            return Err(ChangeRefusal::Conflict(format!("the key `{target}` is revoked")));
+        }
+        drop(target);
+        Ok((change, diff))
+    }
+
     /// Publishes and writes a change; `false` if another gateway has taken its number.
     async fn write(&mut self, runtime: &Runtime, actor: &Actor, change: &Change, diff: &Value) -> Result<bool, String> {
         let line = Line {
@@ -456,7 +418,7 @@ impl Maker {
             }
         }
         self.keep(&sealed)?;
-        self.roster.apply(change);
+        self.past.lock().push(&line);
         self.is_journalled(runtime, change);
         Ok(true)
     }
@@ -469,7 +431,8 @@ impl Maker {
     }
 
     fn put_in_force(&self, runtime: &Runtime) {
-        runtime.set_roster(Arc::new(self.roster.clone().refusing(self.pending.ids())));
+        let roster = self.past.lock().roster().clone();
+        runtime.set_roster(Arc::new(roster.refusing(self.pending.ids())));
         let version = self.journal.head().number;
         runtime.meters().changes_version(version);
         if self.is_complete {
@@ -553,13 +516,13 @@ impl Maker {
             // It is in force all the same, and read from the server again after a restart.
             tracing::error!(error, "a change of another gateway is in force and not in the journal");
         }
-        self.roster.apply(&change.change);
+        self.past.lock().push(&change);
         self.is_journalled(&runtime, &change.change);
         let actor = actor_of(&change);
         let deed = Deed {
             action: change.change.action(),
-            target: change.change.target(),
-            diff: change.diff,
+            target: &change.change.target(),
+            diff: change.diff.clone(),
             version: Some(self.journal.head().number),
         };
         runtime.note_act("change", &actor, deed);

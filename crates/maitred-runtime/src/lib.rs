@@ -49,7 +49,7 @@ pub mod usage {
 
 pub use booking::{Ask, Booking, NoPlace};
 pub use certificate::certificate_names;
-pub use changes::{ChangeOptions, Changed, KeepError, NotChanged};
+pub use changes::{ChangeOptions, Changed, KeepError, Made, NotChanged};
 pub use clock::Clock;
 pub use decision::{AttemptEnd, Choice, Decision, QuotaUse, Target};
 pub use decisions::{DecisionRing, Decisions};

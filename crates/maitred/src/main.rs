@@ -8,6 +8,7 @@
 mod admin;
 mod archive;
 mod audit;
+mod changes;
 #[cfg(test)]
 mod cli_reference;
 mod config_file;
@@ -62,6 +63,8 @@ enum Command {
     Tenants(roster::TenantsArgs),
     /// Change the limits of a running gateway.
     Limits(roster::LimitsArgs),
+    /// List what was changed in a running gateway, and take it back.
+    Changes(changes::ChangesArgs),
     /// Run three simulated endpoints and a gateway in front of them.
     Demo(demo::DemoArgs),
     /// Run a simulated endpoint.
@@ -95,6 +98,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Keys(args) => keys::run(&args),
         Command::Tenants(args) => roster::tenants(&args),
         Command::Limits(args) => roster::limits(&args),
+        Command::Changes(args) => changes::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Lab(args) => lab::run(&args),
         // One thread: an endpoint is light, and several of them share a machine.

@@ -42,10 +42,10 @@ pub(crate) struct CreateArgs {
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    gateway: AdminArgs,
+    pub(crate) gateway: AdminArgs,
     /// Print what the gateway says as JSON.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// Options of `maitred keys revoke`.
@@ -309,8 +309,14 @@ fn list(args: &ListArgs, path: &str, what: &str, columns: &[&str]) -> anyhow::Re
         println!("{}", serde_json::to_string_pretty(&answer)?);
         return Ok(ExitCode::SUCCESS);
     }
+    print_table(&answer[what], columns);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a list of objects, a line for each.
+pub(crate) fn print_table(items: &Value, columns: &[&str]) {
     let mut rows = vec![columns.iter().map(|column| (*column).to_owned()).collect::<Vec<_>>()];
-    for item in answer[what].as_array().into_iter().flatten() {
+    for item in items.as_array().into_iter().flatten() {
         rows.push(columns.iter().map(|column| cell(&item[*column])).collect());
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -319,7 +325,6 @@ fn list(args: &ListArgs, path: &str, what: &str, columns: &[&str]) -> anyhow::Re
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn cell(value: &Value) -> String {

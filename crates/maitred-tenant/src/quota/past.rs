@@ -77,14 +77,18 @@ impl Quota {
     /// there was room for all counters.
     pub fn recall(&mut self, measure: Measure, past: &Past<'_>, at: Moment) -> bool {
         let mut is_whole = true;
-        self.table.make_room(1, at);
+        self.table.make_room(1, past.subject.tenant, at);
         let then = before(at, past.last);
         for (number, limit) in (0_u16..).zip(&self.limits) {
             if limit.measure != measure || !applies(&self.limits, limit, &past.subject) {
                 continue;
             }
             let make = || Counter::new(number, limit, then);
-            let place = self.table.find((number, limit), &past.subject, make);
+            let has_room = self.table.has_room(1, past.subject.tenant);
+            let place = match self.table.look(number, limit, &past.subject) {
+                None if has_room => self.table.find((number, limit), &past.subject, make),
+                found => found,
+            };
             match place.and_then(|place| self.table.get_mut(place)) {
                 Some(counter) => {
                     let amount = match measure {

@@ -263,6 +263,98 @@ async fn limits_change_while_calls_run() {
     assert!(!is_done && printed.contains("amount"), "{printed}");
 }
 
+/// What was changed is taken back by its version, on all gateways of a group, and is taken back still after a kill.
+#[tokio::test]
+async fn an_earlier_version_is_restored_everywhere_but_for_what_was_revoked() {
+    let redis = Redis::start().await;
+    let endpoint = endpoint().await;
+    let yaml = config(&endpoint, "sharing: { redis: { env: REDIS } }");
+    let start = async |folder: Folder| {
+        let start = Start::new("gateway", MAITRED).env("REDIS", redis.url());
+        let gateway = Gateway::start_as(start, folder, &yaml, &[]).await;
+        until_serving(&gateway).await;
+        gateway
+    };
+    let (mut one, two) = (start(Folder::new()).await, start(Folder::new()).await);
+    let make = async || word(&done(&one, &["keys", "create", "--tenant", "tenant-1"]).await, "key:");
+    let (kept, stolen) = (make().await, make().await);
+    let tight = [
+        "limits",
+        "set",
+        "tight",
+        "--tenant",
+        "tenant-2",
+        "--tokens-per-day",
+        "1",
+    ];
+    done(&one, &tight).await;
+    let later = make().await;
+    let id = stolen.split('-').nth(1).unwrap();
+    done(&one, &["keys", "revoke", id]).await;
+    let statuses = async |gateway: &Gateway| {
+        let mut statuses = Vec::new();
+        for key in [&kept, &stolen, &later, &key(2).0] {
+            statuses.push(call(gateway.address, key).await);
+        }
+        statuses
+    };
+    assert_eq!(statuses(&one).await, [200, 401, 200, 429]);
+
+    // Whoever may change keys may look at what would come back; to bring it back needs the role of those who may do everything.
+    let listed = done(&one, &["changes", "list"]).await;
+    assert!(
+        listed.contains("put limit") && listed.contains("the-key-admin"),
+        "{listed}"
+    );
+    assert_eq!(listed.lines().count(), 6, "{listed}");
+    let checked = done(&one, &["changes", "restore", "2", "--check"]).await;
+    assert!(
+        checked.contains("tight") && checked.contains("Nothing is changed yet"),
+        "{checked}"
+    );
+    assert!(!checked.contains("\"hash\""), "{checked}");
+    let (is_done, printed) = run(&one, Role::KeyAdmin, &["changes", "restore", "2"]).await;
+    assert!(!is_done && printed.contains("needs the role `admin`"), "{printed}");
+    let (is_done, printed) = run(&one, Role::Admin, &["changes", "restore", "9"]).await;
+    assert!(!is_done && printed.contains("no earlier version"), "{printed}");
+    let (is_done, printed) = run(&one, Role::Admin, &["changes", "restore", "2"]).await;
+    assert!(is_done && printed.contains("(version 6)"), "{printed}");
+    let back = [200, 401, 401, 200];
+    assert_eq!(statuses(&one).await, back);
+    eventually("the other to follow", async || {
+        (statuses(&two).await == back).then_some(())
+    })
+    .await;
+    one.child.kill().await;
+    one = start(one.folder).await;
+    assert_eq!(statuses(&one).await, back);
+
+    // That is a change like others: it is in the audit, and what it took away comes back with the version before it.
+    let (is_done, printed) = run(&two, Role::Admin, &["changes", "restore", "5"]).await;
+    assert!(is_done && printed.contains("(version 7)"), "{printed}");
+    let forth = [200, 401, 200, 429];
+    eventually("the first to follow", async || {
+        (statuses(&one).await == forth).then_some(())
+    })
+    .await;
+    let printed = maitred(["audit", "export", "--folder"])
+        .args([one.folder.path().join("audit")])
+        .run()
+        .await
+        .success();
+    let entries = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let restored: Vec<Value> = entries.filter(|entry| entry["action"] == "restore").collect();
+    let said = |entry: &Value| (entry["target"].clone(), entry["version"].clone(), entry["by"].clone());
+    assert_eq!(
+        restored.iter().map(said).collect::<Vec<_>>(),
+        [
+            (json!("version 2"), json!(6), json!("the-admin")),
+            (json!("version 5"), json!(7), json!("the-admin"))
+        ]
+    );
+    assert_eq!(restored[0]["diff"]["before"]["limits"]["tight"]["tokens_per_day"], 1);
+}
+
 #[tokio::test]
 async fn without_a_place_for_changes_nothing_is_changed() {
     let endpoint = endpoint().await;

@@ -44,6 +44,8 @@ enum Manner {
     Stream,
     /// It leaves after so many events.
     Leave(u32),
+    /// It leaves so many microseconds after it has asked.
+    Vanish(u64),
 }
 
 /// Where the gateway is, and what clients have got.
@@ -71,7 +73,8 @@ impl Traffic {
             let manner = match random.u32(0..10) {
                 0..4 => Manner::Whole,
                 4..8 => Manner::Stream,
-                _ => Manner::Leave(random.u32(0..12)),
+                8 => Manner::Leave(random.u32(0..12)),
+                _ => Manner::Vanish(random.u64(0..2_000)),
             };
             let tenant = random.u8(1..=3);
             let call = call(&id, tenant, (manner, random.u32(2..=OUTPUT_MAX)));
@@ -91,6 +94,10 @@ impl Traffic {
         let stream = TcpStream::connect(address).await.ok()?;
         let mut connection = Connection::over(stream);
         connection.send(&call.to_bytes()).await;
+        if let Manner::Vanish(micros) = manner {
+            tokio::time::sleep(Duration::from_micros(micros)).await;
+            return None;
+        }
         let head = connection.try_head().await?;
         let status = head.status();
         match manner {

@@ -343,7 +343,9 @@ async fn every_answered_call_is_in_the_ledger_once_after_kills() {
         .iter()
         .map(|line| (line["task"].as_str().unwrap(), line))
         .collect();
-    assert!(rows.values().all(|row| row["calls"] == 1), "a call is there twice");
+    for (name, row) in &rows {
+        assert_eq!(row["calls"], 1, "{name} is not there once: {row}");
+    }
     let got = got.lock();
     for (name, tokens) in got.iter() {
         let row = rows

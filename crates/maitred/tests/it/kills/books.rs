@@ -13,6 +13,10 @@ use crate::table::{Engine, maitred, sum};
 /// What clocks and threads may be apart, in milliseconds: a call has arrived before its quota is taken.
 const JITTER: i64 = 150;
 
+/// What calls use beyond their reservation is charged and comes on top: of each that runs at once a part of its prompt, whose length was
+/// estimated too low.
+const EXCESS: i64 = 16 * 10;
+
 /// A row of the ledger.
 #[derive(Debug)]
 struct Row {
@@ -250,11 +254,6 @@ fn calls_of<'a>(rows: &'a [Row], tenant: &'a str) -> Vec<&'a Row> {
     calls
 }
 
-/// What calls use beyond their reservation is charged and comes on top: here a few tokens of the prompt that were estimated too low.
-fn excess(calls: usize) -> i64 {
-    i64::try_from(calls).unwrap() / 10 + 50
-}
-
 fn in_a_day(rows: &[Row], per_day: u64, report: &mut String) {
     let calls = calls_of(rows, "tenant-1");
     let mut days: BTreeMap<i64, i64> = BTreeMap::new();
@@ -263,7 +262,7 @@ fn in_a_day(rows: &[Row], per_day: u64, report: &mut String) {
     }
     let limit = i64::try_from(per_day).unwrap();
     assert!(
-        days.values().all(|used| *used <= limit + 50),
+        days.values().all(|used| *used <= limit + EXCESS),
         "{days:?} of {limit} tokens a day"
     );
     write!(
