@@ -69,7 +69,9 @@ fn recall(quota: &mut Quota, calls: &[(i64, u64)], now: Moment) {
             if arrived < lookback.since {
                 continue;
             }
-            let grain = lookback.grain.map_or(u64::MAX, |grain| grain.as_millis() as u64);
+            let grain = lookback
+                .grain
+                .map_or(u64::MAX, |grain| u64::try_from(grain.as_millis()).unwrap());
             let number = arrived.get() / grain;
             match stretches.last_mut().filter(|(last, _)| *last == number) {
                 Some((_, past)) => {
@@ -113,10 +115,10 @@ fn a_gateway_that_starts_again_knows_what_one_that_lived_on_would() {
             random % most
         };
         let mut times = vec![-1];
-        let reach = [30, 60_000, 3_600_000, 40_000_000][(seed % 4) as usize];
+        let reach = [30, 60_000, 3_600_000, 40_000_000][usize::try_from(seed % 4).unwrap()];
         for _ in 0..draw(40) {
             let last = *times.last().unwrap();
-            times.push(last - 1 - draw(reach) as i64);
+            times.push(last - 1 - i64::try_from(draw(reach)).unwrap());
         }
         times.reverse();
         let (mut lived, mut calls) = (quota(), Vec::new());

@@ -276,7 +276,7 @@ fn in_a_day(rows: &[Row], per_day: u64, report: &mut String) {
 fn in_a_minute(rows: &[Row], report: &mut String) {
     let calls = calls_of(rows, "tenant-3");
     let (mut most, mut first, mut used) = (0, 0, 0);
-    for (index, call) in calls.iter().enumerate() {
+    for call in &calls {
         used += call.tokens();
         while call.arrived - calls[first].arrived >= 60_000 - JITTER {
             used -= calls[first].tokens();
@@ -284,7 +284,7 @@ fn in_a_minute(rows: &[Row], report: &mut String) {
         }
         most = most.max(used);
         let limit = i64::try_from(PER_MINUTE).unwrap();
-        let allowed = limit + excess(index - first + 1);
+        let allowed = limit + EXCESS;
         assert!(
             used <= allowed,
             "{used} of {limit} tokens in the minute before {call:?}"
