@@ -287,7 +287,7 @@ async fn what_earlier_starts_used_is_told_by_owner_and_stretch(store: Store) {
     };
     let first = open(store.options(5)).await;
     for (call, arrived) in [(1, NOW - 20_000), (2, NOW - 10_000), (3, NOW - 9_400), (4, NOW)] {
-        first.begin(&beginning(call, arrived)).await.unwrap();
+        begin(&first, &beginning(call, arrived)).await.unwrap();
         first.end(&end(call, 10));
     }
     first.settled().await;
@@ -299,7 +299,7 @@ async fn what_earlier_starts_used_is_told_by_owner_and_stretch(store: Store) {
         ..store.options(8)
     };
     let other = open(other).await;
-    other.begin(&beginning(1, NOW)).await.unwrap();
+    begin(&other, &beginning(1, NOW)).await.unwrap();
     other.end(&end(1, 10));
     assert_eq!(other.past(&past).await.unwrap(), []);
     assert!(other.close(LIMIT));
@@ -322,7 +322,7 @@ async fn what_earlier_starts_used_is_told_by_owner_and_stretch(store: Store) {
     ];
     assert_eq!(told, expected);
     // Its own are none of an earlier start.
-    again.begin(&beginning(9, NOW)).await.unwrap();
+    begin(&again, &beginning(9, NOW)).await.unwrap();
     again.end(&end(9, 10));
     let all = Past { grain: None, ..past };
     let told = again.past(&all).await.unwrap();

@@ -41,9 +41,12 @@ fn an_earlier_state_comes_back_and_goes_again() {
     let mut timeline = Timeline::default();
     make(&mut timeline, limit(5)).unwrap();
     make(&mut timeline, create(2)).unwrap();
-    let rotation = timeline
-        .roster()
-        .rotation(&base(""), hash(1).id().as_str(), &hash(3), UnixMillis::new(5));
+    let rotation = timeline.roster().rotation(
+        &base(""),
+        hash(1).id().as_str(),
+        &hash(3),
+        UnixMillis::new(1)..UnixMillis::new(5),
+    );
     make(&mut timeline, rotation).unwrap();
     make(&mut timeline, limit(7)).unwrap();
     let four = timeline.roster().clone();
