@@ -127,7 +127,7 @@ faults! {
     RetryBudget: "retry_budget_spent", 503, "server_error", "overloaded_error", 14, Gateway,
         "The first endpoint failed, and the pool's retry budget allows no second attempt. Try again after the time in `Retry-After`.";
     Draining: "draining", 503, "server_error", "overloaded_error", 14, Gateway,
-        "This gateway is shutting down and takes no new calls. Try again; another instance will answer.";
+        "This gateway is shutting down and its time for running calls is over. Try again; another instance will answer.";
     CallTimeout: "call_timeout", 504, "server_error", "api_error", 4, Gateway,
         "The call's whole time budget (`timeouts.total`) is spent.";
     Internal: "internal", 500, "server_error", "api_error", 13, Gateway,
