@@ -4,6 +4,7 @@
 //! other crate may depend on it. What a word means is written in `docs/lexicon.md`; each has one name only.
 
 mod chain;
+mod degrade;
 mod fault;
 mod ids;
 mod outcome;
@@ -12,6 +13,7 @@ mod time;
 mod usage;
 
 pub use chain::PromptChain;
+pub use degrade::{Degradation, DegradeKind, DegradeReason, DegradeReasons};
 pub use fault::{Dialect, FaultKind, FaultRow, Origin};
 pub use ids::{Address, EndpointId, Incarnation, KeyId, LeaseId, ModelName, PoolName, RequestId, Slot, TenantId};
 pub use outcome::{LeaseEnd, OutcomeStatus};
