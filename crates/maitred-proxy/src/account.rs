@@ -12,7 +12,9 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use maitred_llm::{Reply, dialect_of, error_body};
 use maitred_obs::{AccessRecord, CallEnd, RecordedCall};
-use maitred_runtime::{AttemptEnd, Booking, Choice, Decision, NoPlace, Principal, QuotaUse, Reserved, Route, Standing};
+use maitred_runtime::{
+    AttemptEnd, Booking, Choice, Decision, NoPlace, Principal, QuotaUse, Reserved, Standing, Target,
+};
 use maitred_types::{
     Address, Dialect, EndpointId, FaultKind, LeaseEnd, OutcomeStatus, RequestId, Time, TokenCount, UnixMillis, Usage,
 };
@@ -42,7 +44,7 @@ pub(crate) struct Account {
     path: Box<str>,
     pub(crate) dialect: Dialect,
     pub(crate) principal: Option<Principal>,
-    pub(crate) route: Option<Arc<Route>>,
+    pub(crate) target: Option<Arc<Target>>,
     pub(crate) is_stream: bool,
     pub(crate) tells_endpoint: bool,
     pub(crate) request_bytes: u64,
@@ -95,7 +97,7 @@ impl Account {
             // Errors are told in the dialect of the path, even if nothing is served there.
             dialect: dialect_of(request.uri().path()),
             principal: None,
-            route: None,
+            target: None,
             is_stream: false,
             tells_endpoint: request.headers().contains_key(headers::ENDPOINT),
             request_bytes: 0,
@@ -337,11 +339,11 @@ impl Account {
             first_token: self.first_token.map(|first| first - self.arrived),
             usage: self.usage,
         };
-        match (&self.route, status.fault()) {
-            (Some(route), _) => {
-                route.meters.call_ended(&end);
+        match (&self.target, status.fault()) {
+            (Some(target), _) => {
+                target.meters.call_ended(&end);
                 if let Some(usage) = &self.usage {
-                    self.prompt.counted(route, usage);
+                    self.prompt.counted(target, usage);
                 }
             }
             (None, Some(fault)) => self.gate.meters.call_refused(fault),
@@ -378,7 +380,7 @@ impl Account {
             arrived_unix: self.arrived_unix,
             principal,
             task: self.task.take(),
-            target: self.route.as_deref().map(Into::into),
+            target: self.target.as_deref().map(Into::into),
             quota,
             choices: std::mem::take(&mut self.choices),
             status: end.status,
@@ -390,7 +392,7 @@ impl Account {
 
     /// Puts the call into the recording of the traffic, however it ended: it was there to be served.
     fn record(&self) {
-        let (Some(recording), Some(route)) = (&self.gate.recording, &self.route) else {
+        let (Some(recording), Some(target)) = (&self.gate.recording, &self.target) else {
             return;
         };
         let usage = self.usage.as_ref();
@@ -398,7 +400,7 @@ impl Account {
         if input > TokenCount::ZERO {
             recording.append(RecordedCall {
                 arrived: self.arrived,
-                model: route.served_as.clone(),
+                model: target.served_as.clone(),
                 tenant: self.principal.as_ref().map(|principal| principal.tenant.clone()),
                 session: self.session,
                 input,
@@ -434,9 +436,9 @@ impl Account {
             record.issuer = principal.issuer();
             record.shared_key = principal.is_shared();
         }
-        if let Some(route) = &self.route {
-            record.model = Some(route.model.as_str());
-            record.pool = Some(route.pool.name().as_str());
+        if let Some(target) = &self.target {
+            record.model = Some(target.model.as_str());
+            record.pool = Some(target.pool.name().as_str());
         }
         if let Some((address, reason)) = &self.endpoint {
             record.endpoint = Some(address.as_str());

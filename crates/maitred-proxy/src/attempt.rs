@@ -13,7 +13,7 @@ use maitred_engines::{
     BodyVerdict, ErrorForm, HeadVerdict, ResponseHead, UpstreamErrorBody, judge_body, judge_head, judge_refusal,
 };
 use maitred_llm::{AnswerTap, CallKind, Reply, UpstreamError, UsageAsk, answer_usage, reshape_error};
-use maitred_runtime::{Ask, Delivery, NoPlace, PoolHost, Route};
+use maitred_runtime::{Ask, Delivery, NoPlace, PoolHost, Target};
 use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, RequestId, Time, TokenCount, Usage};
 use smallvec::SmallVec;
 
@@ -42,7 +42,7 @@ const WIRE_HEAD: usize = 512;
 pub(crate) struct Call {
     pub(crate) kind: CallKind,
     pub(crate) head: http::request::Parts,
-    pub(crate) route: std::sync::Arc<Route>,
+    pub(crate) target: std::sync::Arc<Target>,
     pub(crate) body: Segments,
     pub(crate) usage_ask: UsageAsk,
     pub(crate) is_stream: bool,
@@ -108,7 +108,7 @@ impl Failed {
 
 /// Tries until there is a good beginning. The fault returned is the first one: it explains the most.
 pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fault> {
-    let pool = &call.route.pool;
+    let pool = &call.target.pool;
     account.session = call.session;
     let is_pinned = call.balance == Balance::Connection;
     let mut tried: SmallVec<[EndpointId; 4]> = SmallVec::new();
@@ -182,8 +182,8 @@ fn to_ask<'a>(
     (tried, pinned): (&'a [EndpointId], Option<EndpointId>),
 ) -> Ask<'a> {
     Ask {
-        model: call.route.served_as.as_str(),
-        adapter: call.route.adapter(),
+        model: call.target.served_as.as_str(),
+        adapter: call.target.adapter(),
         session: call.session,
         input_tokens: call.input,
         output_tokens: call.output,
@@ -495,7 +495,7 @@ async fn refusal(
         // 429 and 503 say that the endpoint has not begun.
         failed(Fault::new(kind, message).with_detail(detail.clone()), end).undone(matches!(plain.status, 429 | 503))
     };
-    let asked = account.route.as_ref().map_or("", |route| route.served_as.as_str());
+    let asked = account.target.as_ref().map_or("", |target| target.served_as.as_str());
     match judge_refusal(engine, plain, &error, asked) {
         HeadVerdict::ClientError | HeadVerdict::UnknownPath | HeadVerdict::Relay | HeadVerdict::NotFound => {
             Ok(in_dialect(account, body, head, &error))

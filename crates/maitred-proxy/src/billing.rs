@@ -162,7 +162,7 @@ impl Account {
     }
 
     fn facts(&self) -> Option<CallFacts<'_>> {
-        let (Some(principal), Some(route)) = (&self.principal, &self.route) else {
+        let (Some(principal), Some(target)) = (&self.principal, &self.target) else {
             return None;
         };
         Some(CallFacts {
@@ -171,7 +171,7 @@ impl Account {
             arrived_unix: self.arrived_unix,
             principal,
             task: self.task.as_deref(),
-            route,
+            target,
             dialect: self.dialect,
             price: self.billing.price.as_deref(),
             expected: self.billing.expected.unwrap_or_default(),

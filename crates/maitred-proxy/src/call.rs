@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use maitred_config::{PoolSettings, Settings};
 use maitred_llm::{BodyError, BodyView, CallKind, Edits, ModelsPage, Reply, UsageAsk, model_entry, scan};
-use maitred_runtime::{Principal, Route, Snapshot, length_key, session_hash};
+use maitred_runtime::{Principal, Snapshot, Target, length_key, session_hash};
 use maitred_types::{FaultKind, TokenCount};
 
 use crate::account::Account;
@@ -94,16 +94,16 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     if !body.is_empty() && named.is_beside_body() {
         allow_unread(&principal)?;
     }
-    let route = route(&snapshot, &principal, named)?;
-    account.route = Some(Arc::clone(&route));
-    let lengths = length_key(route.served_as.as_str(), principal.tenant.as_str(), kind as u64);
-    let mut edited = edit(account, (kind, &route), view.as_ref(), body, settings.limits.output);
+    let target = route(&snapshot, &principal, named)?;
+    account.target = Some(Arc::clone(&target));
+    let lengths = length_key(target.served_as.as_str(), principal.tenant.as_str(), kind as u64);
+    let mut edited = edit(account, (kind, &target), view.as_ref(), body, settings.limits.output);
     account.prompt = std::mem::take(&mut edited.prompt);
     account.is_stream = edited.is_stream;
     account.class = Some(intake::class(&snapshot, &principal, &head.headers)?);
     account.task = quota::task(&head.headers, &settings.quotas.task_header, principal.task())?;
-    admit(account, settings, (kind, &route), &mut edited)?;
-    let pool = route.pool.settings();
+    admit(account, settings, (kind, &target), &mut edited)?;
+    let pool = target.pool.settings();
     let call = Call {
         kind,
         session: session(&head.headers, &pool),
@@ -111,7 +111,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
         attempts: pool.attempts,
         balance: pool.balance,
         head,
-        route,
+        target,
         body: edited.body.into_segments(),
         usage_ask: edited.usage_ask,
         is_stream: edited.is_stream,
@@ -132,12 +132,12 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
 fn admit(
     account: &mut Account,
     settings: &Settings,
-    (kind, route): (CallKind, &Route),
+    (kind, target): (CallKind, &Target),
     edited: &mut Edited<'_>,
 ) -> Result<(), Fault> {
     let prices = &settings.prices;
     let price = prices
-        .of(route.pool.name(), route.model.as_str(), account.arrived_unix)
+        .of(target.pool.name(), target.model.as_str(), account.arrived_unix)
         .cloned();
     let limited = quota::reserve(account, edited.input, edited.most, price.as_deref())?;
     if let (Some(each), Body::Edited(edits, answers)) = (limited, &mut edited.body) {
@@ -220,7 +220,7 @@ fn named<'a>(kind: CallKind, view: Option<&'a BodyView>, headers: &'a HeaderMap)
 }
 
 /// Where the call goes, if the key may go there.
-fn route(snapshot: &Snapshot, principal: &Principal, named: Named<'_>) -> Result<Arc<Route>, Fault> {
+fn route(snapshot: &Snapshot, principal: &Principal, named: Named<'_>) -> Result<Arc<Target>, Fault> {
     let (Named::InBody(name) | Named::Beside(name) | Named::Unread(name)) = named;
     let Some(name) = name.filter(|name| !name.is_empty()) else {
         let may_guess = matches!(named, Named::Unread(_));
@@ -238,9 +238,9 @@ fn route(snapshot: &Snapshot, principal: &Principal, named: Named<'_>) -> Result
             format!("no model `{shown}`; GET /v1/models lists those this key may use"),
         )
     };
-    let route = snapshot.route(name).ok_or_else(unknown)?;
+    let target = snapshot.route(name).ok_or_else(unknown)?;
     if principal.may_use(name) {
-        Ok(Arc::clone(route))
+        Ok(Arc::clone(target))
     } else {
         Err(Fault::new(
             FaultKind::ModelNotAllowed,
@@ -303,7 +303,7 @@ impl Body<'_> {
 /// Splices in the endpoint's name of the model and the wish for usage; every other byte stays as it came.
 fn edit<'a>(
     account: &Account,
-    (kind, route): (CallKind, &Route),
+    (kind, target): (CallKind, &Target),
     view: Option<&'a BodyView>,
     body: Bytes,
     most: u32,
@@ -324,12 +324,12 @@ fn edit<'a>(
         };
     };
     let mut edits = Edits::new(view);
-    edits.set_model(route.served_as.as_str());
+    edits.set_model(target.served_as.as_str());
     let usage_ask = edits.ask_for_usage(kind);
     let limit = view
         .output_limit(kind)
         .map(|tokens| TokenCount::saturating_from(tokens.saturating_mul(view.choices())));
-    let (prompt, reply) = Prompt::read(kind, route, view, account.gate.chain_use());
+    let (prompt, reply) = Prompt::read(kind, target, view, account.gate.chain_use());
     let output = view
         .output_limit(kind)
         .unwrap_or(EXPECTED_OUTPUT)

@@ -1,7 +1,7 @@
 //! What is known of a call's prompt, and what becomes of it once it is answered.
 
 use maitred_llm::{BodyView, CallKind, PromptSize, PromptText, Reply, prompt_size};
-use maitred_runtime::Route;
+use maitred_runtime::Target;
 use maitred_types::{PromptChain, TokenCount, Usage};
 
 /// A call's prompt, as far as it matters after its body has been sent.
@@ -25,13 +25,13 @@ pub(crate) enum ChainUse {
 
 impl Prompt {
     /// Reads the prompt of a body. Also says where its answer goes on, if that will be worth knowing.
-    pub(crate) fn read(kind: CallKind, route: &Route, view: &BodyView, use_of: ChainUse) -> (Self, Option<Reply>) {
-        let ratio = route.ratio.get();
+    pub(crate) fn read(kind: CallKind, target: &Target, view: &BodyView, use_of: ChainUse) -> (Self, Option<Reply>) {
+        let ratio = target.ratio.get();
         let is_recorded = use_of == ChainUse::Recorded;
         // Where calls share too little, most prompts' chains would be made for nobody to read.
-        let is_scheduled = route.reads_chain && (is_recorded || route.pool.wants_chain());
+        let is_scheduled = target.reads_chain && (is_recorded || target.pool.wants_chain());
         let text = if is_scheduled || is_recorded {
-            PromptText::read(view, kind, route.chain_rule)
+            PromptText::read(view, kind, target.chain_rule)
         } else {
             None
         };
@@ -53,8 +53,8 @@ impl Prompt {
     }
 
     /// Learns from what the endpoint counted.
-    pub(crate) fn counted(&self, route: &Route, usage: &Usage) {
-        route.ratio.learn(self.size, usage);
+    pub(crate) fn counted(&self, target: &Target, usage: &Usage) {
+        target.ratio.learn(self.size, usage);
     }
 
     /// The chain with which the next turn will begin.

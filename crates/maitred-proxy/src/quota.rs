@@ -111,14 +111,14 @@ pub(crate) fn reserve(
     mut output: Output,
     price: Option<&Price>,
 ) -> Result<Option<u64>, Fault> {
-    let (Some(principal), Some(route)) = (&account.principal, &account.route) else {
+    let (Some(principal), Some(target)) = (&account.principal, &account.target) else {
         return Ok(None);
     };
     let subject = Subject {
         tenant: principal.tenant.as_str(),
         user: principal.user(),
         key: principal.key.as_ref().map(maitred_types::KeyId::as_str),
-        model: route.model.as_str(),
+        model: target.model.as_str(),
         task: account.task.as_deref(),
     };
     let quota = account.gate.runtime.quota();

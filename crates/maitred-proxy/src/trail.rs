@@ -13,7 +13,7 @@ impl Account {
         let (Some(audit), Some(principal)) = (self.gate.runtime.audit(), &self.principal) else {
             return;
         };
-        let route = self.route.as_ref();
+        let target = self.target.as_ref();
         let entry = CallEnded {
             kind: "call",
             at: rfc3339(self.arrived_unix),
@@ -25,9 +25,9 @@ impl Account {
             shared_key: principal.key.is_some() && principal.user().is_none(),
             client: &self.client.address,
             path: self.path(),
-            model: route.map(|route| route.model.as_str()),
-            served: route.map(|route| route.served_as.as_str()),
-            pool: route.map(|route| route.pool.name().as_str()),
+            model: target.map(|target| target.model.as_str()),
+            served: target.map(|target| target.served_as.as_str()),
+            pool: target.map(|target| target.pool.name().as_str()),
             endpoint: self.endpoint_address(),
             attempts: self.attempts(),
             outcome: status.label(),

@@ -12,7 +12,7 @@ use maitred_types::{
 };
 
 use crate::booking::Ask;
-use crate::snapshot::Route;
+use crate::target::Target;
 
 mod record;
 
@@ -30,7 +30,7 @@ pub struct Decision {
     /// The task it belongs to.
     pub task: Option<Box<str>>,
     /// Where it went, if its model was found.
-    pub target: Option<Target>,
+    pub target: Option<TargetNames>,
     /// What it took of its quotas.
     pub quota: Option<QuotaUse>,
     /// Every time that the pool was asked, in order.
@@ -47,7 +47,7 @@ pub struct Decision {
 
 /// Where a call went: the names alone, for a record outlives pools.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct TargetNames {
     /// The model asked for.
     pub model: ModelName,
     /// The model as endpoints call it.
@@ -56,12 +56,12 @@ pub struct Target {
     pub pool: PoolName,
 }
 
-impl From<&Route> for Target {
-    fn from(route: &Route) -> Self {
+impl From<&Target> for TargetNames {
+    fn from(target: &Target) -> Self {
         Self {
-            model: route.model.clone(),
-            served: route.served_as.clone(),
-            pool: route.pool.name().clone(),
+            model: target.model.clone(),
+            served: target.served_as.clone(),
+            pool: target.pool.name().clone(),
         }
     }
 }

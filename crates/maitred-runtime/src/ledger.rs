@@ -7,7 +7,7 @@ use maitred_store::ledger::{AttemptHead, Begun, CallHead, Ending, Entry, Expecte
 use maitred_tenant::{Price, Principal};
 use maitred_types::{Address, Dialect, FaultKind, RequestId, Time, UnixMillis, Usage};
 
-use crate::snapshot::Route;
+use crate::target::Target;
 
 /// What of a call is entered when it begins.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub struct CallFacts<'a> {
     /// The task it belongs to.
     pub task: Option<&'a str>,
     /// Where it goes.
-    pub route: &'a Route,
+    pub target: &'a Target,
     /// What its client speaks.
     pub dialect: Dialect,
     /// What it costs.
@@ -151,7 +151,7 @@ impl Kept {
     }
 
     fn head<'a>(&self, facts: &CallFacts<'a>) -> Entry<&'a str> {
-        let CallFacts { principal, route, .. } = *facts;
+        let CallFacts { principal, target, .. } = *facts;
         let head = CallHead {
             request_id: facts.request_id.as_str(),
             arrived: facts.arrived_unix,
@@ -159,9 +159,9 @@ impl Kept {
             user: principal.user(),
             key: principal.key.as_ref().map(maitred_types::KeyId::as_str),
             task: facts.task,
-            model: route.model.as_str(),
-            served: route.served_as.as_str(),
-            pool: route.pool.name().as_str(),
+            model: target.model.as_str(),
+            served: target.served_as.as_str(),
+            pool: target.pool.name().as_str(),
             dialect: match facts.dialect {
                 Dialect::OpenAi => "openai",
                 Dialect::Anthropic => "anthropic",

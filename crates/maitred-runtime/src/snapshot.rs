@@ -3,69 +3,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use maitred_config::{ClassSettings, ModelSettings, Settings};
-use maitred_llm::ChainRule;
-use maitred_obs::{Meters, ModelMeters};
+use maitred_config::{ClassSettings, Settings};
+use maitred_obs::Meters;
 use maitred_tenant::{CertificateNames, KeyRefusal, Principal, Token, TokenGrant, TokenRefusal, UserRefusal};
 use maitred_types::{FaultKind, ModelName, UnixMillis};
 
 use crate::host::PoolHost;
 use crate::issuers::TokenDesk;
-use crate::ratios::Ratio;
 use crate::session::session_hash;
+use crate::target::Target;
 
 /// One consistent set of settings, with what follows from them worked out.
 #[derive(Debug)]
 pub struct Snapshot {
     settings: Arc<Settings>,
-    routes: HashMap<ModelName, Arc<Route>>,
+    routes: HashMap<ModelName, Arc<Target>>,
     /// Model names in the order of the file.
     names: Vec<ModelName>,
     desk: TokenDesk,
-}
-
-/// Where calls for one model go.
-#[derive(Debug)]
-pub struct Route {
-    /// The pool that serves it.
-    pub pool: Arc<PoolHost>,
-    /// The name clients use.
-    pub model: ModelName,
-    /// The name endpoints use.
-    pub served_as: ModelName,
-    /// Whether it is a LoRA adapter.
-    pub is_adapter: bool,
-    /// Its metrics.
-    pub meters: Arc<ModelMeters>,
-    /// How its prompts are cut into blocks.
-    pub chain_rule: ChainRule,
-    /// Whether the pool's profile reads prompts' chains; no other is worth the work of making them.
-    pub reads_chain: bool,
-    /// What is known of its tokens.
-    pub ratio: Arc<Ratio>,
-}
-
-impl Route {
-    fn new(pool: &Arc<PoolHost>, model: &ModelSettings, meters: &Meters) -> Self {
-        let settings = pool.settings();
-        let adapter = model.adapter_of.as_ref().map(|_| model.served_as.as_str());
-        Self {
-            chain_rule: ChainRule::new(model.served_as.as_str(), adapter, settings.prefix_block),
-            reads_chain: settings.profile.reads_chain(),
-            ratio: pool.ratios.of(&model.served_as),
-            pool: Arc::clone(pool),
-            model: model.name.clone(),
-            served_as: model.served_as.clone(),
-            is_adapter: model.adapter_of.is_some(),
-            meters: meters.model(pool.name(), model.name.as_str()),
-        }
-    }
-
-    /// The adapter as endpoints call it.
-    #[must_use]
-    pub fn adapter(&self) -> Option<&str> {
-        self.is_adapter.then_some(self.served_as.as_str())
-    }
 }
 
 /// What a call shows of who makes it.
@@ -141,7 +96,7 @@ impl Snapshot {
             };
             for model in &pool.models {
                 names.push(model.name.clone());
-                routes.insert(model.name.clone(), Arc::new(Route::new(host, model, meters)));
+                routes.insert(model.name.clone(), Arc::new(Target::new(host, model, meters)));
             }
         }
         Self {
@@ -237,13 +192,13 @@ impl Snapshot {
 
     /// Where calls for `model` go.
     #[must_use]
-    pub fn route(&self, model: &str) -> Option<&Arc<Route>> {
+    pub fn route(&self, model: &str) -> Option<&Arc<Target>> {
         self.routes.get(model)
     }
 
     /// A route into the only pool, for calls that name no model: the first that `principal` may use.
     #[must_use]
-    pub fn sole_route(&self, principal: &Principal) -> Option<&Arc<Route>> {
+    pub fn sole_route(&self, principal: &Principal) -> Option<&Arc<Target>> {
         match self.settings.pools.as_slice() {
             [_] => self.models(principal).next().and_then(|name| self.routes.get(name)),
             _ => None,
