@@ -136,6 +136,12 @@ impl ModelPattern {
         (!self.open, self.stem.len())
     }
 
+    /// The one model that fits, if it is only one.
+    #[must_use]
+    pub(crate) fn name(&self) -> Option<&str> {
+        (!self.open).then_some(&*self.stem)
+    }
+
     /// Whether every model fits.
     #[must_use]
     pub fn is_all(&self) -> bool {

@@ -12,6 +12,7 @@ mod bank;
 mod calendar;
 mod counter;
 mod limit;
+mod limits;
 mod past;
 mod purse;
 mod shared;
@@ -32,7 +33,8 @@ pub use terms::{Ask, FORGET_MILLIS, Known, LEASE_MILLIS, Terms, Word};
 pub use limit::{Dimensions, Limit, LimitMatch, Measure};
 
 use counter::{Counter, Mark, Want};
-use table::{Place, Table};
+use limits::{Concerned, Limits};
+use table::{Place, Slot as _, Table};
 
 /// Both clocks at one instant: the monotone one for rates, the civil one for days and months.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +87,6 @@ pub struct Reservation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hold {
     place: Place,
-    limit: u16,
     reserved: u64,
     mark: Mark,
 }
@@ -163,42 +164,34 @@ impl fmt::Display for QuotaRefusal {
 /// All limits, and how far each is used.
 #[derive(Debug)]
 pub struct Quota {
-    limits: Vec<Limit>,
+    limits: Limits,
     table: Table<Counter>,
 }
 
 impl Quota {
     /// The most limits there can be.
-    pub const MAX_LIMITS: usize = 4096;
+    pub const MAX_LIMITS: usize = Limits::MAX;
 
     /// Nothing used yet. At most `counters` counters are kept; limits beyond [`Quota::MAX_LIMITS`] are not taken.
     #[must_use]
-    pub fn new(mut limits: Vec<Limit>, counters: usize) -> Self {
-        limits.truncate(Self::MAX_LIMITS);
+    pub fn new(limits: Vec<Limit>, counters: usize) -> Self {
         Self {
             table: Table::new(counters),
-            limits,
+            limits: Limits::new(limits),
         }
     }
 
     /// Takes other limits. What is used of a limit that stays (the same name, measure and dimensions) stays used, and reservations
     /// live on: a lowered amount cuts off nobody, but lets nobody in until there is room.
-    pub fn reconfigure(&mut self, mut limits: Vec<Limit>, counters: usize) {
-        limits.truncate(Self::MAX_LIMITS);
-        let moved: Vec<Option<u16>> = self
-            .limits
-            .iter()
-            .map(|old| limits.iter().position(|new| new.counts_as(old)).and_then(index))
-            .collect();
-        self.table.renumber(&moved);
+    pub fn reconfigure(&mut self, limits: Vec<Limit>, counters: usize) {
+        self.limits.replace(limits);
         self.table.set_cap(counters);
-        self.limits = limits;
     }
 
     /// The limits, by index.
     #[must_use]
     pub fn limits(&self) -> &[Limit] {
-        &self.limits
+        self.limits.as_slice()
     }
 
     /// Reserves what a call may use at most.
@@ -209,24 +202,18 @@ impl Quota {
         let mut found: Found = SmallVec::new();
         let mut missing = 0;
         let mut refusal: Option<QuotaRefusal> = None;
-        let applying = self
-            .limits
-            .iter()
-            .filter(|limit| applies(&self.limits, limit, subject))
-            .count();
-        self.table.make_room(applying, subject.tenant, at);
-        for (number, limit) in (0_u16..).zip(&self.limits) {
-            if !applies(&self.limits, limit, subject) {
-                continue;
-            }
+        let concerning = self.limits.concerning(subject);
+        let more = (concerning.len(), subject.tenant);
+        self.table.make_room(more, &self.limits, at);
+        for Concerned { number, series, limit } in concerning {
             let wanted = limit.measure.of(most);
             let want = Want { amount: wanted, at };
-            let place = self.table.look(number, limit, subject);
+            let place = self.table.look((series, limit), subject);
             let room = if let Some(counter) = place.and_then(|place| self.table.get_mut(place)) {
                 counter.room(limit, want)
             } else {
                 missing += 1;
-                Counter::new(number, limit, at).room(limit, want)
+                Counter::new((series, limit), at).room(limit, want)
             };
             match room {
                 Ok(()) => found.push((number, place, wanted)),
@@ -252,11 +239,11 @@ impl Quota {
     fn take(&mut self, found: &Found, subject: &Subject<'_>, at: Moment) -> Reservation {
         let mut reservation = Reservation::default();
         for (number, place, wanted) in found {
-            let Some(limit) = self.limits.get(usize::from(*number)) else {
+            let Some(Concerned { series, limit, .. }) = self.limits.get(*number) else {
                 continue;
             };
-            let make = || Counter::new(*number, limit, at);
-            let place = place.or_else(|| self.table.find((*number, limit), subject, make));
+            let make = || Counter::new((series, limit), at);
+            let place = place.or_else(|| self.table.find((series, limit), subject, make));
             let Some((place, counter)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) else {
                 continue;
             };
@@ -265,7 +252,6 @@ impl Quota {
             reservation.tell(limit.measure, standing);
             reservation.holds.push(Hold {
                 place,
-                limit: *number,
                 reserved: *wanted,
                 mark,
             });
@@ -280,8 +266,8 @@ impl Quota {
             let Some(counter) = self.table.get_mut(hold.place) else {
                 continue;
             };
-            // The limit may have moved in the list, or be gone, since the reservation was made; its counter knows.
-            let Some(limit) = self.limits.get(usize::from(counter.limit)) else {
+            // The limit may be gone since the reservation was made.
+            let Some(limit) = self.limits.of(counter.series()) else {
                 continue;
             };
             counter.settle(limit, (hold.reserved, limit.measure.of(used)), hold.mark, at);
@@ -291,11 +277,8 @@ impl Quota {
     /// How every counter of a subject stands, for administrators: limit index and standing.
     pub fn standings(&mut self, subject: &Subject<'_>, at: Moment) -> Vec<(u16, Standing)> {
         let mut all = Vec::new();
-        for (number, limit) in (0_u16..).zip(&self.limits) {
-            if !applies(&self.limits, limit, subject) {
-                continue;
-            }
-            let standing = match self.table.look(number, limit, subject) {
+        for Concerned { number, series, limit } in self.limits.concerning(subject) {
+            let standing = match self.table.look((series, limit), subject) {
                 Some(place) => self.table.get_mut(place).map(|counter| counter.standing(limit, at)),
                 None => None,
             };
@@ -341,12 +324,6 @@ type Found = SmallVec<[(u16, Option<Place>, u64); 4]>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaViolation(pub &'static str);
 
-/// Whether a limit holds for a subject. One that is a default gives way to any other of its measure.
-fn applies(limits: &[Limit], limit: &Limit, subject: &Subject<'_>) -> bool {
-    let gives_way = |other: &Limit| !other.is_default && other.measure == limit.measure && other.applies(subject);
-    limit.applies(subject) && !(limit.is_default && limits.iter().any(gives_way))
-}
-
 /// The refusal that takes longer to pass.
 fn later(one: Option<QuotaRefusal>, other: QuotaRefusal) -> QuotaRefusal {
     let wait = |refusal: &QuotaRefusal| match refusal {
@@ -357,10 +334,6 @@ fn later(one: Option<QuotaRefusal>, other: QuotaRefusal) -> QuotaRefusal {
         Some(one) if wait(&one) >= wait(&other) => one,
         _ => other,
     }
-}
-
-fn index(position: usize) -> Option<u16> {
-    u16::try_from(position).ok()
 }
 
 #[cfg(test)]

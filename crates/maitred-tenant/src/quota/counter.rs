@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use maitred_types::Time;
 
+use super::limits::Series;
 use super::table::Slot;
 use super::{Limit, Measure, Moment, Standing, calendar};
 
@@ -60,8 +61,7 @@ enum Memory {
 /// How much one owner has used of one limit.
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
-    /// The limit's number.
-    pub(super) limit: u16,
+    series: Series,
     memory: Memory,
     /// Spent and reserved together, as far as it is remembered.
     used: u64,
@@ -76,7 +76,7 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    pub(super) fn new(number: u16, limit: &Limit, at: Moment) -> Self {
+    pub(super) fn new((series, limit): (Series, &Limit), at: Moment) -> Self {
         let memory = match limit.measure {
             Measure::Calls { .. } => Memory::Rate { due: at.now },
             Measure::ConcurrentCalls => Memory::Held,
@@ -96,7 +96,7 @@ impl Counter {
             },
         };
         Self {
-            limit: number,
+            series,
             memory,
             used: 0,
             reserved: 0,
@@ -348,12 +348,8 @@ impl Counter {
 }
 
 impl Slot for Counter {
-    fn limit(&self) -> u16 {
-        self.limit
-    }
-
-    fn renumber(&mut self, number: u16) {
-        self.limit = number;
+    fn series(&self) -> Series {
+        self.series
     }
 
     fn is_idle(&self, at: Moment) -> bool {

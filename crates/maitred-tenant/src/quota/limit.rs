@@ -8,7 +8,7 @@ use super::{Amount, Subject};
 use crate::{ModelPattern, UserId};
 
 /// Which of a call's owners a limit is counted by: one counter for each combination of them that occurs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dimensions(u8);
 
 impl Dimensions {
@@ -164,9 +164,9 @@ impl Limit {
             && (!needs_task || subject.task.is_some())
     }
 
-    /// Whether what was counted for `old` counts for this limit.
-    pub(super) fn counts_as(&self, old: &Self) -> bool {
-        self.name == old.name && self.per == old.per && self.measure.name() == old.measure.name()
+    /// What makes it what it is: what was counted for one that says the same counts for this limit.
+    pub(super) fn counts_as(&self) -> (String, Dimensions, &'static str) {
+        (self.name.clone(), self.per, self.measure.name())
     }
 
     /// What it is counted by. A task's tokens are counted by task, whatever else is asked; users and tasks are those of a tenant.

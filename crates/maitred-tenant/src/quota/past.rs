@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use maitred_types::UnixMillis;
 
-use super::{Amount, Counter, Dimensions, Limit, Measure, Moment, Quota, Subject, applies, calendar, counter};
+use super::limits::Concerned;
+use super::{Amount, Counter, Dimensions, Limit, Measure, Moment, Quota, Subject, calendar, counter};
 
 /// How far back tokens of tasks are looked for.
 const TASK_PAST: Duration = Duration::from_secs(32 * 24 * 3600);
@@ -51,7 +52,7 @@ impl Quota {
     #[must_use]
     pub fn lookbacks(&self, at: Moment) -> Vec<Lookback> {
         let mut all: Vec<Lookback> = Vec::new();
-        for limit in &self.limits {
+        for limit in self.limits.as_slice() {
             let Some((since, grain)) = reach(limit, at) else {
                 continue;
             };
@@ -77,16 +78,19 @@ impl Quota {
     /// there was room for all counters.
     pub fn recall(&mut self, measure: Measure, past: &Past<'_>, at: Moment) -> bool {
         let mut is_whole = true;
-        self.table.make_room(1, past.subject.tenant, at);
+        let concerning = self.limits.concerning(&past.subject);
         let then = before(at, past.last);
-        for (number, limit) in (0_u16..).zip(&self.limits) {
-            if limit.measure != measure || !applies(&self.limits, limit, &past.subject) {
-                continue;
-            }
-            let make = || Counter::new(number, limit, then);
-            let has_room = self.table.has_room(1, past.subject.tenant);
-            let place = match self.table.look(number, limit, &past.subject) {
-                None if has_room => self.table.find((number, limit), &past.subject, make),
+        for Concerned { series, limit, .. } in concerning.into_iter().filter(|one| one.limit.measure == measure) {
+            let make = || Counter::new((series, limit), then);
+            let more = (1, past.subject.tenant);
+            let place = match self.table.look((series, limit), &past.subject) {
+                None => {
+                    self.table.make_room(more, &self.limits, at);
+                    let has_room = self.table.has_room(more.0, more.1);
+                    has_room
+                        .then(|| self.table.find((series, limit), &past.subject, make))
+                        .flatten()
+                }
                 found => found,
             };
             match place.and_then(|place| self.table.get_mut(place)) {

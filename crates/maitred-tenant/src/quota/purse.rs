@@ -5,6 +5,7 @@ use std::time::Duration;
 use maitred_types::{Time, UnixMillis};
 
 use super::counter::NoRoom;
+use super::limits::Series;
 use super::table::Slot;
 use super::terms::{Ask, CALL_PARTS, Known, LEASE_MILLIS, Terms, Word};
 use super::{Limit, Measure, Moment, Standing, calendar};
@@ -48,7 +49,7 @@ struct Flight {
 /// What one gateway holds of one counter. Amounts are in the store's units.
 #[derive(Clone, Debug)]
 pub(super) struct Purse {
-    limit: u16,
+    series: Series,
     terms: Terms,
     /// Spent since this counter was met, and how much of it the store has heard of.
     spent: u64,
@@ -80,10 +81,10 @@ pub(super) struct Purse {
 }
 
 impl Purse {
-    pub(super) fn new(number: u16, limit: &Limit, gateways: u64, at: Moment) -> Self {
+    pub(super) fn new((series, limit): (Series, &Limit), gateways: u64, at: Moment) -> Self {
         let terms = Terms::of(limit);
         Self {
-            limit: number,
+            series,
             terms,
             spent: 0,
             told: 0,
@@ -376,12 +377,8 @@ impl Purse {
 }
 
 impl Slot for Purse {
-    fn limit(&self) -> u16 {
-        self.limit
-    }
-
-    fn renumber(&mut self, number: u16) {
-        self.limit = number;
+    fn series(&self) -> Series {
+        self.series
     }
 
     fn is_idle(&self, at: Moment) -> bool {

@@ -15,12 +15,11 @@ use maitred_types::Time;
 use smallvec::SmallVec;
 
 use super::counter::Mark;
+use super::limits::{Concerned, Limits};
 use super::purse::{Purse, StoreState};
 use super::table::{Place, Slot as _, Table};
 use super::terms::{Ask, LEASE_MILLIS, Word};
-use super::{
-    Amount, Found, Hold, Limit, Moment, Quota, QuotaRefusal, Reservation, Standing, Subject, applies, index, later,
-};
+use super::{Amount, Found, Hold, Limit, Moment, QuotaRefusal, Reservation, Standing, Subject, later};
 
 /// For so long after its last word the store counts as there.
 const PRESENT: Duration = Duration::from_millis(LEASE_MILLIS);
@@ -62,7 +61,7 @@ pub struct Question {
 /// All limits, and this gateway's part of each.
 #[derive(Debug)]
 pub struct SharedQuota {
-    limits: Vec<Limit>,
+    limits: Limits,
     table: Table<Purse>,
     options: SharedOptions,
     gateways: u64,
@@ -74,12 +73,11 @@ pub struct SharedQuota {
 }
 
 impl SharedQuota {
-    /// Nothing held yet. Limits beyond [`Quota::MAX_LIMITS`] are not taken.
+    /// Nothing held yet. Limits beyond [`Quota::MAX_LIMITS`](super::Quota::MAX_LIMITS) are not taken.
     #[must_use]
-    pub fn new(mut limits: Vec<Limit>, options: SharedOptions) -> Self {
-        limits.truncate(Quota::MAX_LIMITS);
+    pub fn new(limits: Vec<Limit>, options: SharedOptions) -> Self {
         Self {
-            limits,
+            limits: Limits::new(limits),
             table: Table::new(options.counters),
             options,
             gateways: options.gateways.max(1),
@@ -89,19 +87,15 @@ impl SharedQuota {
         }
     }
 
-    /// Takes other limits; see [`Quota::reconfigure`].
-    pub fn reconfigure(&mut self, mut limits: Vec<Limit>) {
-        limits.truncate(Quota::MAX_LIMITS);
-        let position = |old: &Limit| limits.iter().position(|new| new.counts_as(old)).and_then(index);
-        let moved: Vec<Option<u16>> = self.limits.iter().map(position).collect();
-        self.table.renumber(&moved);
-        self.limits = limits;
+    /// Takes other limits; see [`Quota::reconfigure`](super::Quota::reconfigure).
+    pub fn reconfigure(&mut self, limits: Vec<Limit>) {
+        self.limits.replace(limits);
     }
 
     /// The limits, by index.
     #[must_use]
     pub fn limits(&self) -> &[Limit] {
-        &self.limits
+        self.limits.as_slice()
     }
 
     /// Whether the store has spoken lately.
@@ -127,15 +121,13 @@ impl SharedQuota {
         let mut found: Found = SmallVec::new();
         let mut missing = 0;
         let mut refusal: Option<QuotaRefusal> = None;
-        let applying = self.limits.iter().filter(|limit| applies(&self.limits, limit, subject));
-        self.table.make_room(applying.count(), subject.tenant, at);
-        for (number, limit) in (0_u16..).zip(&self.limits) {
-            if !applies(&self.limits, limit, subject) {
-                continue;
-            }
+        let concerning = self.limits.concerning(subject);
+        let more = (concerning.len(), subject.tenant);
+        self.table.make_room(more, &self.limits, at);
+        for Concerned { number, series, limit } in concerning {
             let wanted = limit.measure.of(most);
             let (units, how) = (Purse::units(limit, wanted), (at, store));
-            let place = self.table.look(number, limit, subject);
+            let place = self.table.look((series, limit), subject);
             let room = if let Some((place, purse)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) {
                 let room = purse.room(limit, units, how);
                 self.is_hungry |= purse.is_hungry();
@@ -143,7 +135,7 @@ impl SharedQuota {
                 room
             } else {
                 missing += 1;
-                Purse::new(number, limit, self.gateways, at).room(limit, units, how)
+                Purse::new((series, limit), self.gateways, at).room(limit, units, how)
             };
             match room {
                 Ok(()) => found.push((number, place, wanted)),
@@ -170,14 +162,14 @@ impl SharedQuota {
     fn take(&mut self, found: &Found, subject: &Subject<'_>, (at, store): (Moment, StoreState)) -> Reservation {
         let mut reservation = Reservation::default();
         for (number, place, wanted) in found {
-            let Some(limit) = self.limits.get(usize::from(*number)) else {
+            let Some(Concerned { series, limit, .. }) = self.limits.get(*number) else {
                 continue;
             };
             let units = Purse::units(limit, *wanted);
             let gateways = self.gateways;
-            let make = || Purse::new(*number, limit, gateways, at);
+            let make = || Purse::new((series, limit), gateways, at);
             let is_new = place.is_none();
-            let place = place.or_else(|| self.table.find((*number, limit), subject, make));
+            let place = place.or_else(|| self.table.find((series, limit), subject, make));
             let Some((place, purse)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) else {
                 continue;
             };
@@ -193,7 +185,6 @@ impl SharedQuota {
             reservation.tell(limit.measure, purse.standing(limit, at));
             reservation.holds.push(Hold {
                 place,
-                limit: *number,
                 reserved: *wanted,
                 mark: Mark::NONE,
             });
@@ -207,7 +198,7 @@ impl SharedQuota {
             let Some(purse) = self.table.get_mut(hold.place) else {
                 continue;
             };
-            let Some(limit) = self.limits.get(usize::from(purse.limit())) else {
+            let Some(limit) = self.limits.of(purse.series()) else {
                 continue;
             };
             let (reserved, spent) = (hold.reserved, limit.measure.of(used));
@@ -219,12 +210,9 @@ impl SharedQuota {
     /// How every counter of a subject stands: limit index and standing.
     pub fn standings(&mut self, subject: &Subject<'_>, at: Moment) -> Vec<(u16, Standing)> {
         let mut all = Vec::new();
-        for (number, limit) in (0_u16..).zip(&self.limits) {
-            if !applies(&self.limits, limit, subject) {
-                continue;
-            }
-            let place = self.table.look(number, limit, subject);
-            let fresh = Purse::new(number, limit, self.gateways, at);
+        for Concerned { number, series, limit } in self.limits.concerning(subject) {
+            let place = self.table.look((series, limit), subject);
+            let fresh = Purse::new((series, limit), self.gateways, at);
             let purse = place.and_then(|place| self.table.get_mut(place));
             all.push((number, purse.map_or(&fresh, |purse| purse).standing(limit, at)));
         }
@@ -259,7 +247,7 @@ impl SharedQuota {
             let Some((owners, purse)) = self.table.get_named_mut(place) else {
                 continue;
             };
-            let Some(limit) = self.limits.get(usize::from(purse.limit())) else {
+            let Some(limit) = self.limits.of(purse.series()) else {
                 continue;
             };
             if let Some(ask) = purse.ask(limit, how) {
@@ -297,14 +285,13 @@ impl SharedQuota {
         let (Some(measure), Some(limit), Some(owners)) = (parts.next(), parts.next(), parts.next()) else {
             return;
         };
-        let is_it = |(_, other): &(u16, &Limit)| other.name == limit && other.measure.name() == measure;
-        let Some((number, limit)) = (0_u16..).zip(&self.limits).find(is_it) else {
+        let Some(Concerned { series, limit, .. }) = self.limits.named(measure, limit) else {
             return;
         };
         let gateways = self.gateways;
-        let place = self
-            .table
-            .find_named((number, limit), owners, at, || Purse::new(number, limit, gateways, at));
+        let make = || Purse::new((series, limit), gateways, at);
+        let how = (&self.limits, at);
+        let place = self.table.find_named((series, limit), owners, how, make);
         if let Some((place, purse)) = place.and_then(|place| Some((place, self.table.get_mut(place)?))) {
             purse.call_for();
             list(&mut self.listed, place, purse);

@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use super::limits::{Limits, Series};
 use super::{Dimensions, Limit, Moment, Subject};
+
+/// How many counters are looked at for each that is made, whether they can go. So before a table fills up from half of its size, each
+/// was looked at twice.
+const LOOKS: usize = 4;
+/// How many are looked at for a call that finds no room.
+const LOOKS_WITHOUT_ROOM: usize = 32;
 
 /// What is kept of one owner and one limit.
 pub(super) trait Slot {
-    /// The limit's number.
-    fn limit(&self) -> u16;
-    /// The limit has another number from now on.
-    fn renumber(&mut self, number: u16);
+    /// Its limit.
+    fn series(&self) -> Series;
     /// Whether a new one would say the same.
     fn is_idle(&self, at: Moment) -> bool;
 }
@@ -38,7 +43,7 @@ struct Kept<C> {
 /// Every counter that says something.
 #[derive(Debug)]
 pub(super) struct Table<C> {
-    /// By the limit's number and the owners' names, the whole of them: two owners never share a counter.
+    /// By the limit's series and the owners' names, the whole of them: two owners never share a counter.
     places: BTreeMap<Box<str>, u32>,
     entries: Vec<Entry<C>>,
     free: Vec<u32>,
@@ -47,8 +52,10 @@ pub(super) struct Table<C> {
     cap: usize,
     /// The name that is looked up, in a buffer that is used again.
     name: String,
-    /// How many counters may be made before it is worth looking for idle ones again.
-    patience: usize,
+    /// Which counter is looked at next, whether it can go.
+    hand: usize,
+    /// How many are to be looked at, for those that were made.
+    looks: usize,
 }
 
 impl<C: Slot> Table<C> {
@@ -60,7 +67,8 @@ impl<C: Slot> Table<C> {
             shares: BTreeMap::new(),
             cap: cap.max(1),
             name: String::new(),
-            patience: 0,
+            hand: 0,
+            looks: 0,
         }
     }
 
@@ -77,10 +85,17 @@ impl<C: Slot> Table<C> {
         self.cap
     }
 
-    /// Sees to it that there is room for `more` counters of a tenant, if that can be.
-    pub(super) fn make_room(&mut self, more: usize, tenant: &str, at: Moment) {
-        if !self.has_room(more, tenant) {
-            self.drop_idle(at);
+    /// Sees to it that there is room for `more` counters of a tenant. Drops counters that say nothing any more and those of limits that have
+    /// gone, a few with each call: never all of them while a call waits.
+    pub(super) fn make_room(&mut self, (more, tenant): (usize, &str), limits: &Limits, at: Moment) {
+        for _ in 0..std::mem::take(&mut self.looks) {
+            self.look_at_next(limits, at);
+        }
+        for _ in 0..LOOKS_WITHOUT_ROOM {
+            if self.has_room(more, tenant) {
+                break;
+            }
+            self.look_at_next(limits, at);
         }
     }
 
@@ -95,11 +110,11 @@ impl<C: Slot> Table<C> {
     /// that what was found before stays where it is.
     pub(super) fn find(
         &mut self,
-        (number, limit): (u16, &Limit),
+        (series, limit): (Series, &Limit),
         subject: &Subject<'_>,
         make: impl FnOnce() -> C,
     ) -> Option<Place> {
-        match self.look(number, limit, subject) {
+        match self.look((series, limit), subject) {
             Some(place) => Some(place),
             None => {
                 let tenant = limit.dimensions().has(Dimensions::TENANT).then_some(subject.tenant);
@@ -112,18 +127,18 @@ impl<C: Slot> Table<C> {
     /// there is room.
     pub(super) fn find_named(
         &mut self,
-        (number, limit): (u16, &Limit),
+        (series, limit): (Series, &Limit),
         owners: &str,
-        at: Moment,
+        (limits, at): (&Limits, Moment),
         make: impl FnOnce() -> C,
     ) -> Option<Place> {
-        let name: Box<str> = format!("{number}{NUMBER_END}{owners}").into();
+        let name: Box<str> = format!("{series}{SERIES_END}{owners}").into();
         if let Some(index) = self.places.get(&name) {
             return Some(self.place(*index));
         }
         let tenant = first_owner(limit, owners);
         let counted = tenant.unwrap_or_default();
-        self.make_room(1, counted, at);
+        self.make_room((1, counted), limits, at);
         if self.has_room(1, counted) {
             self.add(name, tenant, make)
         } else {
@@ -154,6 +169,9 @@ impl<C: Slot> Table<C> {
             index
         };
         self.places.insert(name, index);
+        if self.len() > self.cap / 2 {
+            self.looks += LOOKS;
+        }
         if let Some(tenant) = tenant {
             match self.shares.get_mut(tenant) {
                 Some(own) => *own += 1,
@@ -166,8 +184,8 @@ impl<C: Slot> Table<C> {
     }
 
     /// The subject's counter of a limit, if there is one. Leaves its name in the buffer.
-    pub(super) fn look(&mut self, number: u16, limit: &Limit, subject: &Subject<'_>) -> Option<Place> {
-        write_name(&mut self.name, number, limit, subject);
+    pub(super) fn look(&mut self, limit: (Series, &Limit), subject: &Subject<'_>) -> Option<Place> {
+        write_name(&mut self.name, limit, subject);
         self.places.get(self.name.as_str()).map(|index| self.place(*index))
     }
 
@@ -199,51 +217,22 @@ impl<C: Slot> Table<C> {
             return None;
         }
         let Kept { counter, name, .. } = entry.kept.as_mut()?;
-        Some((name.split_once(NUMBER_END).map_or("", |(_, owners)| owners), counter))
+        Some((name.split_once(SERIES_END).map_or("", |(_, owners)| owners), counter))
     }
 
-    /// Drops counters that say nothing any more. When that frees less than a sixteenth of the table, it is not tried again before as
-    /// many were asked for, so that a flood of new owners does not pay for a walk each.
-    fn drop_idle(&mut self, at: Moment) {
-        if self.patience > 0 {
-            self.patience -= 1;
+    /// Drops the next counter if it says nothing any more, or if its limit has gone.
+    fn look_at_next(&mut self, limits: &Limits, at: Moment) {
+        let index = if self.hand < self.entries.len() { self.hand } else { 0 };
+        self.hand = index + 1;
+        let Some(entry) = self.entries.get_mut(index) else {
             return;
-        }
-        let before = self.len();
-        for (index, entry) in (0_u32..).zip(&mut self.entries) {
-            if let Some(kept) = entry.kept.take_if(|kept| kept.counter.is_idle(at)) {
-                self.places.remove(&kept.name);
-                release(&mut self.shares, kept.tenant.as_deref());
-                entry.generation = entry.generation.wrapping_add(1);
-                self.free.push(index);
-            }
-        }
-        if before - self.len() < self.cap / 16 {
-            self.patience = self.cap / 16;
-        }
-    }
-
-    /// Gives the counters of limits their new numbers, and drops those of limits that have gone.
-    pub(super) fn renumber(&mut self, moved: &[Option<u16>]) {
-        self.places.clear();
-        for (index, entry) in (0_u32..).zip(&mut self.entries) {
-            let Some(Kept { counter, name, tenant }) = &mut entry.kept else {
-                continue;
-            };
-            match moved.get(usize::from(counter.limit())).copied().flatten() {
-                Some(number) => {
-                    counter.renumber(number);
-                    let owners = name.split_once(NUMBER_END).map_or("", |(_, owners)| owners);
-                    *name = format!("{number}{NUMBER_END}{owners}").into();
-                    self.places.insert(name.clone(), index);
-                }
-                None => {
-                    release(&mut self.shares, tenant.as_deref());
-                    entry.kept = None;
-                    entry.generation = entry.generation.wrapping_add(1);
-                    self.free.push(index);
-                }
-            }
+        };
+        let is_over = |kept: &mut Kept<C>| kept.counter.is_idle(at) || !limits.has(kept.counter.series());
+        if let Some(kept) = entry.kept.take_if(is_over) {
+            entry.generation = entry.generation.wrapping_add(1);
+            self.places.remove(&kept.name);
+            release(&mut self.shares, kept.tenant.as_deref());
+            self.free.extend(u32::try_from(index));
         }
     }
 }
@@ -266,13 +255,13 @@ fn first_owner<'a>(limit: &Limit, owners: &'a str) -> Option<&'a str> {
     limit.dimensions().has(Dimensions::TENANT).then_some(tenant)
 }
 
-const NUMBER_END: char = ':';
+const SERIES_END: char = ':';
 
-/// The limit's number and the owners' names. Each name has its length before it, so no two lists of names read the same.
-fn write_name(name: &mut String, number: u16, limit: &Limit, subject: &Subject<'_>) {
+/// The limit's series and the owners' names. Each name has its length before it, so no two lists of names read the same.
+fn write_name(name: &mut String, (series, limit): (Series, &Limit), subject: &Subject<'_>) {
     name.clear();
-    push_number(name, usize::from(number));
-    name.push(NUMBER_END);
+    push_number(name, usize::try_from(series).unwrap_or(usize::MAX));
+    name.push(SERIES_END);
     let per = limit.dimensions();
     let owners = [
         (Dimensions::TENANT, Some(subject.tenant)),

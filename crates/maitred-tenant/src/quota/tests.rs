@@ -446,18 +446,17 @@ fn a_lost_reservation_and_an_overfull_counter_are_found() {
     let mut quota = quota(vec![limit(Measure::TokensPerDay, 100, Dimensions::TENANT)]);
     let call = quota.reserve(&SUBJECT, tokens(80), at(0)).unwrap();
     // What a second reservation without a look at the room would do.
-    let place = quota.table.look(0, &quota.limits[0], &SUBJECT).unwrap();
+    let place = quota.table.look((0, &quota.limits.as_slice()[0]), &SUBJECT).unwrap();
     let mark = {
         let (limits, table) = (&quota.limits, &mut quota.table);
         let want = Want { amount: 80, at: at(0) };
-        table.get_mut(place).unwrap().take(&limits[0], want)
+        table.get_mut(place).unwrap().take(&limits.as_slice()[0], want)
     };
     let blind = Reservation {
         is_blind: false,
         limits_output: true,
         holds: [Hold {
             place,
-            limit: 0,
             reserved: 80,
             mark,
         }]

@@ -86,8 +86,8 @@ impl Gateway {
     }
 
     fn purse(&mut self) -> Option<&mut Purse> {
-        let limit = self.quota.limits[0].clone();
-        let place = self.quota.table.look(0, &limit, &SUBJECT)?;
+        let limit = self.quota.limits().to_vec().remove(0);
+        let place = self.quota.table.look((0, &limit), &SUBJECT)?;
         self.quota.table.get_mut(place)
     }
 }
