@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::Arc;
 
 use maitred_types::UnixMillis;
 
@@ -15,6 +16,7 @@ use crate::walk::Walked;
 
 mod access;
 mod audit;
+mod degradation;
 mod engine;
 mod issuers;
 mod ledger;
@@ -25,6 +27,7 @@ mod prices;
 mod process;
 mod profiles;
 mod quotas;
+mod routes;
 pub(crate) mod scenario;
 mod shadows;
 mod sharing;
@@ -75,6 +78,8 @@ impl<'a> Checker<'a> {
             admin: self.admin(raw, hasher),
             auth,
             pools: self.pools(&raw.pools, &profiles, &classes),
+            routing: Arc::new(self.routing(raw)),
+            degradation: self.degradation(raw),
             classes,
             quotas: self.quotas(raw),
             sharing: self.sharing(raw.sharing.as_ref()),

@@ -27,17 +27,19 @@ pub use check::scenario::ScenarioNames;
 pub use diagnostic::{Diagnostic, Severity, render};
 pub use forms::{FilePath, Name, WebUrl, moment};
 pub use load::{Loaded, load, load_scenario};
-pub use raw::{AuditPolicy, Balance, Detail, Durable, LedgerPolicy, LogFormat, LogLevel, SecretRef, StartupCheck};
+pub use raw::{
+    AuditPolicy, Balance, Detail, Durable, LedgerPolicy, LogFormat, LogLevel, OnBreach, SecretRef, StartupCheck,
+};
 pub use reference::{reference_markdown, scenario_markdown, schema};
 pub use roster::{Change, ChangeRefusal, Roster, Timeline};
 pub use secret::Secret;
 pub use settings::scenario;
 pub use settings::{
-    AdminSettings, ArchiveSettings, AuditSettings, AuthSettings, ClassSettings, DecisionSettings, Discovery,
-    EndpointSettings, EngineSettings, IssuerSettings, JwksLocation, KvEventSettings, LedgerSettings, LedgerStore,
-    Limits, ListenerSettings, LogSettings, ModelSettings, PoolChange, PoolSettings, PrefixFile, Probes, QuotaSettings,
-    ReadinessProbe, RecordingSettings, ScrapeSettings, Settings, ShadowSettings, SharingSettings, StartupProbe,
-    Timeouts, TlsFiles,
+    AdminSettings, ArchiveSettings, AuditSettings, AuthSettings, ClassSettings, DecisionSettings, DegradationSettings,
+    Discovery, EndpointSettings, EngineSettings, IssuerSettings, JwksLocation, KvEventSettings, LedgerSettings,
+    LedgerStore, Limits, ListenerSettings, LogSettings, ModelSettings, ObjectiveSettings, PoolChange, PoolSettings,
+    PrefixFile, Probes, QuotaSettings, ReadinessProbe, RecordingSettings, ScrapeSettings, Settings, ShadowSettings,
+    SharingSettings, StartupProbe, Timeouts, TlsFiles,
 };
 
 /// The scheduler's profile that is there under this name without being written, if there is one.

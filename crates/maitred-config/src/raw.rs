@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod degradation;
 mod ledger;
 mod listeners;
 mod pools;
@@ -10,6 +11,7 @@ mod probes;
 mod process;
 mod profiles;
 mod quotas;
+mod routes;
 pub(crate) mod scenario;
 mod sharing;
 mod waiting;
@@ -24,6 +26,8 @@ pub use access::SecretRef;
 pub(crate) use access::{Auth, CertificateName, ClientCertificate, Issuer, JwksSource, Key, OnBehalf, TenantClaim};
 pub(crate) use audit::Audit;
 pub use audit::AuditPolicy;
+pub use degradation::OnBreach;
+pub(crate) use degradation::{Degradation, DegradePolicy, Objective, TenantPolicy};
 pub use ledger::{Durable, LedgerPolicy};
 pub(crate) use ledger::{Ledger, Price};
 pub(crate) use listeners::{Access, Admin, Listener, Tls};
@@ -36,6 +40,7 @@ pub(crate) use process::{Decisions, Limits, Log, Recording, Timeouts};
 pub use process::{Detail, LogFormat, LogLevel};
 pub(crate) use profiles::{Profile, built_in_profiles};
 pub(crate) use quotas::{Dimension, Quota, Tasks};
+pub(crate) use routes::{Fallback, Route};
 pub use scenario::TraceFormat;
 pub(crate) use sharing::{Sharing, WithoutStore};
 pub(crate) use waiting::{Class, Tenant, Waiting};
@@ -62,6 +67,13 @@ pub(crate) struct File {
     /// The endpoints that serve, grouped by what they serve.
     #[schemars(length(min = 1))]
     pub(crate) pools: Vec<Pool>,
+    /// Names that clients ask for beside the models of pools: what they lead to, by which rules, and where calls go on.
+    #[serde(default)]
+    #[schemars(length(max = 4096))]
+    pub(crate) routes: Vec<Route>,
+    /// How many answers may come from something else than what was asked for, and who refuses them.
+    #[serde(default)]
+    pub(crate) degradation: Degradation,
     /// How an endpoint is chosen for a call. A pool names one of these or a built-in one. A profile that has the
     /// name of a built-in one takes its place.
     #[serde(default)]

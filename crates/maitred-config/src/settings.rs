@@ -1,12 +1,13 @@
 //! Checked settings: what the rest of the gateway works with. Plain and immutable; one `Arc` of them serves each call from
 //! start to end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use maitred_route::Routing;
 use maitred_sched::{ClassOptions, WaitingOptions};
 use maitred_tenant::{ActorRing, Limit, Prices, WithoutStore};
 use maitred_types::{ByteSize, PoolName, TenantId};
@@ -17,7 +18,7 @@ pub use pool::{
     ReadinessProbe, ScrapeSettings, ShadowSettings, StartupProbe,
 };
 
-use crate::raw::{AuditPolicy, Detail, Durable, LedgerPolicy, LogFormat, LogLevel};
+use crate::raw::{AuditPolicy, Detail, Durable, LedgerPolicy, LogFormat, LogLevel, OnBreach};
 use crate::secret::Secret;
 
 mod auth;
@@ -35,6 +36,10 @@ pub struct Settings {
     pub auth: AuthSettings,
     /// The pools, in the order of the file; at least one.
     pub pools: Vec<Arc<PoolSettings>>,
+    /// What the names lead to that clients ask for.
+    pub routing: Arc<Routing>,
+    /// How many answers may be degraded.
+    pub degradation: DegradationSettings,
     /// What callers may use.
     pub quotas: QuotaSettings,
     /// What several gateways tell each other, if they do.
@@ -57,6 +62,26 @@ pub struct Settings {
     pub log: LogSettings,
     /// Where the traffic is recorded for the laboratory, if at all.
     pub recording: Option<RecordingSettings>,
+}
+
+/// How many answers may come from something else than what was asked for, and who refuses them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DegradationSettings {
+    /// How many are too many; always there if a route can degrade an answer.
+    pub objective: Option<ObjectiveSettings>,
+    /// Tenants whose calls are not degraded: they get the error instead.
+    pub refusing: BTreeSet<TenantId>,
+}
+
+/// How many degraded answers are too many.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ObjectiveSettings {
+    /// The share of a route's answers that may be degraded, 0 to 1.
+    pub ratio: f64,
+    /// Over how long the share is taken.
+    pub window: Duration,
+    /// What happens when it is more.
+    pub on_breach: OnBreach,
 }
 
 /// The classes of calls, and the weights of tenants.

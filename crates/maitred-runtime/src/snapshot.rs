@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use maitred_config::{ClassSettings, Settings};
 use maitred_obs::Meters;
+use maitred_route::{Facts, NoRoute, Planned, TargetId};
 use maitred_tenant::{CertificateNames, KeyRefusal, Principal, Token, TokenGrant, TokenRefusal, UserRefusal};
 use maitred_types::{FaultKind, ModelName, UnixMillis};
 
@@ -18,7 +19,9 @@ use crate::target::Target;
 pub struct Snapshot {
     settings: Arc<Settings>,
     routes: HashMap<ModelName, Arc<Target>>,
-    /// Model names in the order of the file.
+    /// The targets in the order of their ids; none where a pool is not running yet.
+    targets: Vec<Option<Arc<Target>>>,
+    /// Names that calls may ask for, in the order of the file.
     names: Vec<ModelName>,
     desk: TokenDesk,
 }
@@ -89,20 +92,20 @@ impl NoEntry {
 impl Snapshot {
     pub(crate) fn new(settings: Arc<Settings>, hosts: &[Arc<PoolHost>], desk: TokenDesk, meters: &Meters) -> Self {
         let mut routes = HashMap::new();
-        let mut names = Vec::new();
+        let mut targets = Vec::new();
         for pool in &settings.pools {
-            let Some(host) = hosts.iter().find(|host| *host.name() == pool.name) else {
-                continue;
-            };
+            let host = hosts.iter().find(|host| *host.name() == pool.name);
             for model in &pool.models {
-                names.push(model.name.clone());
-                routes.insert(model.name.clone(), Arc::new(Target::new(host, model, meters)));
+                let target = host.map(|host| Arc::new(Target::new(host, model, meters)));
+                routes.extend(target.iter().map(|target| (model.name.clone(), Arc::clone(target))));
+                targets.push(target);
             }
         }
         Self {
+            names: settings.routing.names().cloned().collect(),
             settings,
             routes,
-            names,
+            targets,
             desk,
         }
     }
@@ -112,6 +115,7 @@ impl Snapshot {
         Self {
             settings,
             routes: self.routes.clone(),
+            targets: self.targets.clone(),
             names: self.names.clone(),
             desk: self.desk.clone(),
         }
@@ -201,6 +205,34 @@ impl Snapshot {
     pub fn sole_route(&self, principal: &Principal) -> Option<&Arc<Target>> {
         match self.settings.pools.as_slice() {
             [_] => self.models(principal).next().and_then(|name| self.routes.get(name)),
+            _ => None,
+        }
+    }
+
+    /// Where a call of `principal` for `model` is to be tried.
+    ///
+    /// # Errors
+    /// Nothing has this name, or the caller may not use it.
+    pub fn plan(&self, principal: &Principal, model: &str, facts: &Facts<'_>) -> Result<Planned, NoRoute> {
+        let planned = self.settings.routing.plan(model, facts)?;
+        if principal.may_use(model) {
+            Ok(planned)
+        } else {
+            Err(NoRoute::NotAllowed)
+        }
+    }
+
+    /// The target of that id. None if its pool is not running, which is so before the gateway serves.
+    #[must_use]
+    pub fn target(&self, id: TargetId) -> Option<&Arc<Target>> {
+        self.targets.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// The model of calls that name none, where there is one pool only: the first that `principal` may use.
+    #[must_use]
+    pub fn sole_model<'a>(&'a self, principal: &'a Principal) -> Option<&'a str> {
+        match self.settings.pools.as_slice() {
+            [_] => self.models(principal).next(),
             _ => None,
         }
     }

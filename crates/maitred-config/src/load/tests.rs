@@ -8,6 +8,7 @@ mod decisions;
 mod golden;
 mod prefix;
 mod quotas;
+mod routes;
 
 /// What every file of these tests begins with: enough to be in order, in lines 1 to 8.
 const HEAD: &str = "\

@@ -156,6 +156,34 @@ pub(crate) struct Model {
     /// The model of this pool that this LoRA adapter belongs to; not given for a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) adapter_of: Option<Name>,
+    /// Its context window in tokens, input and output together. Calls that are longer are not sent here if a route knows another way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub(crate) context: Option<u32>,
+    /// Whether it can take calls with tools.
+    #[serde(default = "yes")]
+    pub(crate) tools: bool,
+    /// Whether it can take calls with images.
+    #[serde(default = "yes")]
+    pub(crate) images: bool,
+    /// Whether it can answer by a JSON schema.
+    #[serde(default = "yes")]
+    pub(crate) json_schema: bool,
+    /// How good its answers are, for routes that choose by cost; higher is better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000))]
+    pub(crate) quality: Option<u32>,
+    /// Which model it is, whatever it is called: where models of one family stand in for each other no answer is degraded. What the
+    /// endpoints call it if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) family: Option<Name>,
+    /// How its weights are quantised, such as `fp8`. An answer of another quantisation is a degraded one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) quantization: Option<Name>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// One endpoint. It is spoken to in clear-text HTTP/1.1.

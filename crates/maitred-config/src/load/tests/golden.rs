@@ -24,7 +24,7 @@ pub(super) fn errors(text: &str) -> String {
     render(&refused(text), text)
 }
 
-fn warnings(text: &str) -> String {
+pub(super) fn warnings(text: &str) -> String {
     render(&loaded(text).warnings, text)
 }
 
@@ -121,7 +121,7 @@ fn a_tag() {
 #[test]
 fn a_list_at_the_top() {
     insta::assert_snapshot!(errors("- version: 1\n"), @r"
-    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `profiles`, `classes`, `default_class`, `tenants`, `quotas`, `tasks`, `sharing`, `ledger`, `audit`, `prices`, `timeouts`, `limits`, `decisions`, `log` and `recording`), found a list
+    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `routes`, `degradation`, `profiles`, `classes`, `default_class`, `tenants`, `quotas`, `tasks`, `sharing`, `ledger`, `audit`, `prices`, `timeouts`, `limits`, `decisions`, `log` and `recording`), found a list
      --> maitred.yaml:1:3
       |
     1 | - version: 1
