@@ -321,18 +321,9 @@ impl Account {
             self.end_choice(lease_end, status, now);
             self.usage = self.billing.burned(self.usage, status.fault(), (self.is_stream, now));
         }
-        let quota = self.reserved.take().map(|reserved| {
-            let used = quota::used(self.usage.as_ref(), &self.billing);
-            let quota = QuotaUse {
-                reserved: reserved.most().tokens,
-                used: used.tokens,
-                tokens: reserved.tokens,
-                calls: reserved.calls,
-            };
-            reserved.settle(used);
-            quota
-        });
+        // The ledger first: what is settled when limits are added has to be in it by then.
         self.enter_end(status, lease_end, now);
+        let quota = self.settle();
         let end = CallEnd {
             status,
             duration: now - self.arrived,
@@ -354,6 +345,22 @@ impl Account {
         self.write_record(status, &end);
         self.enter_audit(status);
         self.keep_decision(&end, quota);
+    }
+
+    /// Settles with the quotas what the call used. Says what came of it, if any was for the call.
+    fn settle(&mut self) -> Option<QuotaUse> {
+        let reserved = self.reserved.take()?;
+        let used = quota::used(self.usage.as_ref(), &self.billing);
+        let quota = reserved.is_limited.then_some(QuotaUse {
+            reserved: reserved.most().tokens,
+            used: used.tokens,
+            tokens: reserved.tokens,
+            calls: reserved.calls,
+        });
+        if let Some(subject) = quota::subject(self) {
+            reserved.settle(used, &subject);
+        }
+        quota
     }
 
     /// Writes the truth beside the last choice.

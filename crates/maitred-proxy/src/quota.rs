@@ -103,6 +103,18 @@ pub(crate) fn task(headers: &HeaderMap, header: &str, signed: Option<&str>) -> R
     Ok(Some(text.into()))
 }
 
+/// Whose call it is, and for what, as soon as that is known.
+pub(crate) fn subject(account: &Account) -> Option<Subject<'_>> {
+    let (principal, target) = (account.principal.as_ref()?, account.target.as_ref()?);
+    Some(Subject {
+        tenant: principal.tenant.as_str(),
+        user: principal.user(),
+        key: principal.key.as_ref().map(maitred_types::KeyId::as_str),
+        model: target.model.as_str(),
+        task: account.task.as_deref(),
+    })
+}
+
 /// Reserves what the call may use at most, of all limits that are for it: its prompt, and its output. Says what each answer must be
 /// limited to, if the call does not say it and a limit is for it.
 pub(crate) fn reserve(
@@ -111,15 +123,8 @@ pub(crate) fn reserve(
     mut output: Output,
     price: Option<&Price>,
 ) -> Result<Option<u64>, Fault> {
-    let (Some(principal), Some(target)) = (&account.principal, &account.target) else {
+    let Some(subject) = subject(account) else {
         return Ok(None);
-    };
-    let subject = Subject {
-        tenant: principal.tenant.as_str(),
-        user: principal.user(),
-        key: principal.key.as_ref().map(maitred_types::KeyId::as_str),
-        model: target.model.as_str(),
-        task: account.task.as_deref(),
     };
     let quota = account.gate.runtime.quota();
     let mut reserved = quota.reserve(&subject, most(input, output, price));
@@ -131,8 +136,7 @@ pub(crate) fn reserve(
         reserved = quota.reserve(&subject, most(input, output, price));
     }
     let reserved = match reserved {
-        Ok(Some(reserved)) => reserved,
-        Ok(None) => return Ok(None),
+        Ok(reserved) => reserved,
         Err(refused) => {
             account.standings = [refused.calls, refused.tokens];
             return Err(Fault {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use maitred_config::SharingSettings;
 use maitred_obs::Meters;
 use maitred_tenant::{
-    Amount, Limit, Lookback, Measure, Moment, Past, Quota, QuotaRefusal, Reservation, SharedOptions, SharedQuota,
-    Standing, Subject,
+    Amount, Edition, Limit, Lookback, Measure, Moment, Past, Quota, QuotaRefusal, Reservation, SharedOptions,
+    SharedQuota, Standing, Subject,
 };
-use maitred_types::FaultKind;
+use maitred_types::{FaultKind, UnixMillis};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -38,6 +38,8 @@ pub struct QuotaHost {
     pub(crate) hungry: Notify,
     /// Whether there are limits for calls that belong to no task. Without them most calls need not look.
     limits_all: AtomicBool,
+    /// Which limits there are, set after all else: a call that reserved under another one may have to be charged late.
+    edition: AtomicU64,
     abandoned: AtomicU64,
 }
 
@@ -70,6 +72,8 @@ pub struct Reserved {
     pub is_blind: bool,
     /// Whether a limit on tokens or money is for the call, so that it must not use more than it reserved.
     pub limits_output: bool,
+    /// Whether any limit is for the call.
+    pub is_limited: bool,
 }
 
 impl QuotaHost {
@@ -97,26 +101,39 @@ impl QuotaHost {
             meters,
             hungry: Notify::new(),
             limits_all: AtomicBool::new(limits_all(limits)),
+            edition: AtomicU64::default(),
             abandoned: AtomicU64::new(0),
         })
     }
 
-    /// Takes other limits; what was used of those that stay stays used.
-    pub(crate) fn reconfigure(&self, limits: &[Limit]) {
-        match &mut *self.core.lock() {
-            Core::Own(quota) => quota.reconfigure(limits.to_vec(), COUNTERS_MAX),
-            Core::Shared(quota) => quota.reconfigure(limits.to_vec()),
-        }
+    /// Takes other limits; what was used of those that stay stays used. Says when that was: calls that had ended by then are counted for
+    /// no limit that is new.
+    pub(crate) fn reconfigure(&self, limits: &[Limit]) -> UnixMillis {
+        let mut core = self.core.lock();
+        let edition = match &mut *core {
+            Core::Own(quota) => {
+                quota.reconfigure(limits.to_vec(), COUNTERS_MAX);
+                quota.edition()
+            }
+            Core::Shared(quota) => {
+                quota.reconfigure(limits.to_vec());
+                Edition::default()
+            }
+        };
         self.limits_all.store(limits_all(limits), Ordering::Relaxed);
+        self.edition.store(edition.0, Ordering::Release);
+        self.clock.unix_now()
     }
 
-    /// Reserves what a call may use at most. `None` when no limit is for it.
+    /// Reserves what a call may use at most.
     ///
     /// # Errors
     /// A limit has no room, or it cannot be known.
-    pub fn reserve(self: &Arc<Self>, subject: &Subject<'_>, most: Amount) -> Result<Option<Reserved>, NoQuota> {
+    pub fn reserve(self: &Arc<Self>, subject: &Subject<'_>, most: Amount) -> Result<Reserved, NoQuota> {
+        // First the edition: whoever sees the new one sees the new limits.
+        let edition = Edition(self.edition.load(Ordering::Acquire));
         if subject.task.is_none() && !self.limits_all.load(Ordering::Relaxed) {
-            return Ok(None);
+            return Ok(self.reserved(Reservation::of_nothing(edition), most));
         }
         let at = self.moment();
         let (reserved, is_hungry) = self.core.lock().reserve(subject, most, at);
@@ -128,17 +145,22 @@ impl QuotaHost {
                 if reservation.is_blind {
                     self.meters.quota_blind.inc();
                 }
-                Ok(Some(Reserved {
-                    host: Arc::clone(self),
-                    calls: reservation.calls,
-                    tokens: reservation.tokens,
-                    is_blind: reservation.is_blind,
-                    limits_output: reservation.limits_output,
-                    reservation: Some(reservation),
-                    most,
-                }))
+                Ok(self.reserved(reservation, most))
             }
             Err((refusal, limit)) => Err(no_quota(refusal, limit.as_ref())),
+        }
+    }
+
+    fn reserved(self: &Arc<Self>, reservation: Reservation, most: Amount) -> Reserved {
+        Reserved {
+            host: Arc::clone(self),
+            calls: reservation.calls,
+            tokens: reservation.tokens,
+            is_blind: reservation.is_blind,
+            limits_output: reservation.limits_output,
+            is_limited: !reservation.is_of_nothing(),
+            reservation: Some(reservation),
+            most,
         }
     }
 
@@ -151,23 +173,24 @@ impl QuotaHost {
         }
     }
 
-    /// What has to be known of the time before this start. Nothing where several gateways share the limits: the store knows it.
+    /// What has to be known of the past, for limits that were added since this was asked last. Nothing where several gateways share the
+    /// limits: the store knows it.
     pub(crate) fn lookbacks(&self) -> Vec<Lookback> {
         let at = self.moment();
-        match &*self.core.lock() {
+        match &mut *self.core.lock() {
             Core::Own(quota) => quota.lookbacks(at),
             Core::Shared(_) => Vec::new(),
         }
     }
 
-    /// Counts what was used before this start. Says whether there was room for all counters.
-    pub(crate) fn recall<'a>(&self, measure: Measure, pasts: impl IntoIterator<Item = Past<'a>>) -> bool {
+    /// Counts what was used in the past. Says whether there was room for all counters.
+    pub(crate) fn recall<'a>(&self, lookback: &Lookback, pasts: impl IntoIterator<Item = Past<'a>>) -> bool {
         let at = self.moment();
         let mut is_whole = true;
         for past in pasts {
             // One by one, so that calls need not wait for all of them.
             if let Core::Own(quota) = &mut *self.core.lock() {
-                is_whole &= quota.recall(measure, &past, at);
+                is_whole &= quota.recall(lookback, &past, at);
             }
         }
         is_whole
@@ -225,27 +248,36 @@ impl Reserved {
         self.most
     }
 
-    /// Ends it with what the call really used; nothing, if it was never forwarded.
-    pub fn settle(mut self, used: Amount) {
-        self.end(used);
+    /// Ends it with what the call really used; nothing, if it was never forwarded. Limits that are new since it was made are charged too.
+    pub fn settle(mut self, used: Amount, subject: &Subject<'_>) {
+        self.end(used, Some(subject));
     }
 
-    fn end(&mut self, used: Amount) {
-        if let Some(reservation) = self.reservation.take() {
-            let at = self.host.moment();
-            match &mut *self.host.core.lock() {
-                Core::Own(quota) => quota.settle(reservation, used, at),
-                Core::Shared(quota) => quota.settle(reservation, used),
+    fn end(&mut self, used: Amount, subject: Option<&Subject<'_>>) {
+        let Some(reservation) = self.reservation.take() else {
+            return;
+        };
+        let is_late = reservation.edition().0 != self.host.edition.load(Ordering::Acquire);
+        if reservation.is_of_nothing() && !is_late {
+            return;
+        }
+        let at = self.host.moment();
+        match (&mut *self.host.core.lock(), subject) {
+            (Core::Own(quota), Some(subject)) => {
+                quota.charge_late(&reservation, subject, used, at);
+                quota.settle(reservation, used, at);
             }
+            (Core::Own(quota), None) => quota.settle(reservation, used, at),
+            (Core::Shared(quota), _) => quota.settle(reservation, used),
         }
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        if self.reservation.is_some() {
+        if self.reservation.as_ref().is_some_and(|held| !held.is_of_nothing()) {
             self.host.abandoned.fetch_add(1, Ordering::Relaxed);
-            self.end(self.most);
+            self.end(self.most, None);
         }
     }
 }
@@ -310,15 +342,19 @@ mod tests {
 
     use super::*;
 
-    fn host(is_default: bool) -> Arc<QuotaHost> {
-        let limit = Limit {
+    fn limit() -> Limit {
+        Limit {
             name: "team".to_owned(),
             only: LimitMatch::default(),
             per: Dimensions::TENANT,
             measure: Measure::TokensPerDay,
             amount: 100,
-            is_default,
-        };
+            is_default: false,
+        }
+    }
+
+    fn host(is_default: bool) -> Arc<QuotaHost> {
+        let limit = Limit { is_default, ..limit() };
         QuotaHost::new(&[limit], None, Clock::start(), Arc::new(Meters::new("test")))
     }
 
@@ -350,14 +386,35 @@ mod tests {
         assert_eq!((told, refused.calls), (Some((100, 30)), None));
         let never = host.reserve(&SUBJECT, tokens(101)).unwrap_err();
         assert!(never.message.contains("It can never fit"), "{}", never.message);
-        let rest = host.reserve(&SUBJECT, tokens(30)).unwrap().unwrap();
+        let rest = host.reserve(&SUBJECT, tokens(30)).unwrap();
         assert_eq!(rest.tokens.map(|standing| standing.remaining), Some(0));
-        rest.settle(tokens(0));
+        rest.settle(tokens(0), &SUBJECT);
         assert!(host.reserve(&SUBJECT, tokens(30)).is_ok());
     }
 
     #[tokio::test]
     async fn calls_without_a_task_pass_by_what_holds_for_tasks() {
-        assert!(host(true).reserve(&SUBJECT, tokens(1000)).unwrap().is_none());
+        let host = host(true);
+        let reserved = host.reserve(&SUBJECT, tokens(1000)).unwrap();
+        assert!(!reserved.is_limited);
+        drop(reserved);
+        assert_eq!(host.abandoned(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_runs_while_the_first_limit_comes_is_charged_by_it() {
+        let host = host(true);
+        let reserved = host.reserve(&SUBJECT, tokens(1000)).unwrap();
+        let limit = Limit {
+            name: "new".to_owned(),
+            is_default: false,
+            ..limit()
+        };
+        host.reconfigure(&[limit]);
+        assert_eq!(host.lookbacks().len(), 1);
+        reserved.settle(tokens(60), &SUBJECT);
+        let refused = host.reserve(&SUBJECT, tokens(41)).unwrap_err();
+        assert_eq!(refused.tokens.map(|standing| standing.remaining), Some(40));
+        assert!(host.reserve(&SUBJECT, tokens(40)).is_ok());
     }
 }

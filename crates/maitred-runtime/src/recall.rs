@@ -1,10 +1,11 @@
-//! Quota after a restart: what calls of earlier starts used is read from the ledger and counted again.
+//! Quota after a restart, and limits that are added: what calls used before is read from the ledger and counted.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use maitred_store::ledger::{By, Ledger, Past as Question, Stretch};
-use maitred_tenant::{Amount, Dimensions, Lookback, Past, Subject};
+use maitred_store::ledger::{By, Ledger, Past as Question, Stretch, Whose};
+use maitred_tenant::{Amount, Dimensions, Limit, Lookback, Past, Subject};
 use tokio::sync::oneshot;
 
 use crate::quota::QuotaHost;
@@ -25,36 +26,53 @@ const OWNERS: [(Dimensions, By); 5] = [
 ];
 
 impl Runtime {
-    /// Counts what calls of earlier starts used, for the limits that hold now. Completes when that is done; or, if the ledger does not say
-    /// it in time, sooner, and it is done later. Call it once, after the ledger is kept and what was changed at run time is in force.
+    /// Counts what calls of earlier starts used, for the limits that hold now; from now on limits that are added have counted what was used
+    /// before them too. Completes when that is done; or, if the ledger does not say it in time, sooner, and it is done later. Call it once,
+    /// after the ledger is kept and what was changed at run time is in force.
     pub async fn recall_quota(&self) {
-        let Some(ledger) = self.ledger().map(Arc::clone) else {
-            return;
-        };
         let lookbacks = self.quota().lookbacks();
-        if lookbacks.is_empty() {
-            return;
-        }
-        let (done, is_done) = oneshot::channel();
-        let quota = Arc::clone(self.quota());
-        self.tasks().spawn_until_stop(async move {
-            recall(&quota, &ledger, lookbacks).await;
-            // Nobody waits any more if it took long.
-            let _gone = done.send(());
-        });
-        if tokio::time::timeout(PATIENCE, is_done).await.is_err() {
+        self.recalls_limits.store(true, Ordering::Relaxed);
+        let done = self.recall(lookbacks, Whose::Earlier);
+        if tokio::time::timeout(PATIENCE, done).await.is_err() {
             tracing::error!(
                 "what calls used before this start is not known yet: limits may be passed by it until the ledger's database answers"
             );
         }
     }
+
+    /// Takes other limits. Those that are new begin with what was used before.
+    pub(crate) fn take_limits(&self, limits: &[Limit]) {
+        let at = self.quota().reconfigure(limits);
+        if self.recalls_limits.load(Ordering::Relaxed) {
+            // Nobody waits: until it is known, calls are let go by what is.
+            drop(self.recall(self.quota().lookbacks(), Whose::Own(at)));
+        }
+    }
+
+    /// Counts what was used, in a task of its own. What is returned completes when that is done.
+    fn recall(&self, lookbacks: Vec<Lookback>, whose: Whose) -> oneshot::Receiver<()> {
+        let (done, is_done) = oneshot::channel();
+        if let Some(ledger) = self.ledger().filter(|_| !lookbacks.is_empty()) {
+            let (quota, ledger) = (Arc::clone(self.quota()), Arc::clone(ledger));
+            self.tasks().spawn_until_stop(async move {
+                recall(&quota, &ledger, (lookbacks, whose)).await;
+                // Nobody waits any more if it took long.
+                let _gone = done.send(());
+            });
+        }
+        is_done
+    }
 }
 
-async fn recall(quota: &QuotaHost, ledger: &Ledger, lookbacks: Vec<Lookback>) {
+async fn recall(quota: &QuotaHost, ledger: &Ledger, (lookbacks, whose): (Vec<Lookback>, Whose)) {
     ledger.settled().await;
+    if whose != Whose::Earlier {
+        ledger.flushed().await;
+    }
     let mut calls = 0;
     for lookback in lookbacks {
         let question = Question {
+            whose,
             by: OWNERS
                 .iter()
                 .filter(|(dimension, _)| lookback.by.has(*dimension))
@@ -67,20 +85,18 @@ async fn recall(quota: &QuotaHost, ledger: &Ledger, lookbacks: Vec<Lookback>) {
             match ledger.past(&question).await {
                 Ok(stretches) => break stretches,
                 Err(error) => {
-                    tracing::error!(%error, "what calls used before this start cannot be read; trying again");
+                    tracing::error!(%error, "what calls used before cannot be read; trying again");
                     tokio::time::sleep(AGAIN).await;
                 }
             }
         };
         calls = calls.max(stretches.iter().map(|stretch| stretch.calls).sum());
         let pasts = stretches.iter().map(|stretch| past(&question.by, stretch));
-        if !quota.recall(lookback.measure, pasts) {
-            tracing::error!(
-                "there are more counters of quota than are kept: some do not know what was used before this start"
-            );
+        if !quota.recall(&lookback, pasts) {
+            tracing::error!("there are more counters of quota than are kept: some do not know what was used before");
         }
     }
-    tracing::info!(calls, "limits go on from what earlier starts used");
+    tracing::info!(calls, "limits go on from what was used before");
 }
 
 fn past<'a>(by: &[By], stretch: &'a Stretch) -> Past<'a> {

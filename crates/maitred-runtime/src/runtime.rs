@@ -43,6 +43,8 @@ pub struct Runtime {
     quota: Arc<QuotaHost>,
     /// Whether the store of shared quota has been spoken with, or tried in vain.
     leases_met: watch::Sender<bool>,
+    /// Whether limits that are added begin with what was used before: after the start.
+    pub(crate) recalls_limits: AtomicBool,
     ledger: OnceLock<Arc<Ledger>>,
     audit: OnceLock<Arc<Audit>>,
     /// What the file says, and what was changed at run time; held while either is put in place.
@@ -85,6 +87,7 @@ impl Runtime {
             pools: Mutex::new(BTreeMap::new()),
             quota,
             leases_met: watch::channel(false).0,
+            recalls_limits: AtomicBool::new(false),
             ledger: OnceLock::new(),
             audit: OnceLock::new(),
             base: Mutex::new(Base {
@@ -115,7 +118,7 @@ impl Runtime {
         let mut base = self.base.lock();
         base.settings = Arc::new(settings);
         let settings = base.roster.over(&base.settings);
-        self.quota.reconfigure(&settings.quotas.limits);
+        self.take_limits(&settings.quotas.limits);
         self.decisions.configure(&settings.decisions);
         let mut pools = self.pools.lock();
         let drain = settings.timeouts.drain;
@@ -154,7 +157,7 @@ impl Runtime {
         base.roster = roster;
         let settings = base.roster.over(&base.settings);
         if settings.quotas != self.snapshot().settings().quotas {
-            self.quota.reconfigure(&settings.quotas.limits);
+            self.take_limits(&settings.quotas.limits);
         }
         let snapshot = self.snapshot().with_settings(Arc::new(settings));
         self.snapshot.store(Arc::new(snapshot));

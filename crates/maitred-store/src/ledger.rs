@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 
 pub use database::{Access, Database, DatabaseError, Place, SCHEMA_VERSION, month_of, months_before};
 pub use entry::{AttemptHead, CallHead, Ending, Entry, Expected};
-pub use history::{Past, STRETCHES_MAX, Stretch};
+pub use history::{Past, STRETCHES_MAX, Stretch, Whose};
 pub use queue::Durability;
 pub use row::{INTERRUPTED, Row};
 pub use usage::{By, LINES_MAX, Question, Sums, UsageError};
@@ -149,8 +149,9 @@ pub struct Ledger {
     spool_max: u64,
     calls: AtomicU64,
     place: Place,
-    /// Starts of this gateway before this one.
+    /// Starts of this gateway before this one, and this one.
     earlier: Vec<u64>,
+    start: u64,
     /// Reports that may be made at one time.
     reports: Semaphore,
     ended: Arc<Ended>,
@@ -237,6 +238,7 @@ impl Ledger {
             calls: AtomicU64::new(1),
             place: options.place.clone(),
             earlier: spool.earlier().to_vec(),
+            start: options.start,
             reports: Semaphore::new(REPORTS),
             ended: Arc::clone(&ended),
         };
@@ -348,17 +350,35 @@ impl Ledger {
         drop(self.shared.settled.subscribe().wait_for(|is_settled| *is_settled).await);
     }
 
-    /// What calls of earlier starts of this gateway used, as far as it is in the database. Wait for [`Ledger::settled`] before.
+    /// Completes when everything that was written until now is in the database, as far as calls are over.
+    pub async fn flushed(&self) {
+        let mark = self.shared.pushed();
+        // The sender lives as long as this does.
+        drop(self.shared.fed.subscribe().wait_for(|fed| *fed >= mark).await);
+    }
+
+    /// Whether several gateways may have the same database.
+    #[must_use]
+    pub const fn is_common(&self) -> bool {
+        matches!(self.place, Place::Postgres(_))
+    }
+
+    /// What calls used, as far as it is in the database. Wait for [`Ledger::settled`] before, and for [`Ledger::flushed`] if calls of this
+    /// start are asked for.
     ///
     /// # Errors
     /// The database does not answer in time, or has too much to say.
     pub async fn past(&self, past: &Past) -> Result<Vec<Stretch>, DatabaseError> {
-        if self.earlier.is_empty() {
+        let mut starts = self.earlier.clone();
+        if matches!(past.whose, Whose::Own(_)) {
+            starts.push(self.start);
+        }
+        if starts.is_empty() && past.whose != Whose::Everybody {
             return Ok(Vec::new());
         }
         let added = async {
             let mut database = Database::open(&self.place, Access::Read).await?;
-            let stretches = database.past(past, &self.earlier).await;
+            let stretches = database.past(past, &starts).await;
             database.close().await;
             stretches
         };

@@ -31,9 +31,9 @@ pub use key::{KEY_PREFIX, NEW_KEY_RANDOM_BYTES, NewKey};
 pub use prices::{BILLIONTHS, Charge, Money, Price, Prices, Rates};
 pub use principal::{OnBehalf, Principal, UserRefusal};
 pub use quota::{
-    Amount, Ask, Bank, Dimensions, FORGET_MILLIS, Known, LEASE_MILLIS, Limit, LimitMatch, Lookback, Measure, Moment,
-    Past, Question, Quota, QuotaRefusal, QuotaViolation, Reservation, SharedOptions, SharedQuota, Standing, Subject,
-    Terms, WithoutStore, Word,
+    Amount, Ask, Bank, Dimensions, Edition, FORGET_MILLIS, Known, LEASE_MILLIS, Limit, LimitMatch, Lookback, Measure,
+    Moment, Past, Question, Quota, QuotaRefusal, QuotaViolation, Reservation, SharedOptions, SharedQuota, Standing,
+    Subject, Terms, WithoutStore, Word,
 };
 pub use ring::{DuplicateKey, KeyRefusal, KeyRing};
 pub use token::{Algorithm, TOKEN_LEN_MAX, Token, TokenRefusal};

@@ -33,7 +33,7 @@ pub use terms::{Ask, FORGET_MILLIS, Known, LEASE_MILLIS, Terms, Word};
 pub use limit::{Dimensions, Limit, LimitMatch, Measure};
 
 use counter::{Counter, Mark, Want};
-use limits::{Concerned, Limits};
+use limits::{Concerned, Limits, Series};
 use table::{Place, Slot as _, Table};
 
 /// Both clocks at one instant: the monotone one for rates, the civil one for days and months.
@@ -69,11 +69,17 @@ pub struct Amount {
     pub money: u64,
 }
 
+/// Which limits there are: another one whenever some are added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edition(pub u64);
+
 /// What a call holds until it is settled. Give it back to [`Quota::settle`] exactly once.
 #[derive(Debug, Default, PartialEq, Eq)]
 #[must_use = "a reservation that is not settled holds its place for ever"]
 pub struct Reservation {
     holds: SmallVec<[Hold; 4]>,
+    /// Limits of this series and later ones were not there yet.
+    next: Series,
     /// How the tightest limit on calls stands after this one.
     pub calls: Option<Standing>,
     /// How the tightest limit on tokens stands after this one.
@@ -92,6 +98,26 @@ struct Hold {
 }
 
 impl Reservation {
+    /// What a call holds that no limit is for, of those that there were at `edition`.
+    pub fn of_nothing(edition: Edition) -> Self {
+        Self {
+            next: edition.0,
+            ..Self::default()
+        }
+    }
+
+    /// Whether no limit is for the call.
+    #[must_use]
+    pub fn is_of_nothing(&self) -> bool {
+        self.holds.is_empty()
+    }
+
+    /// Which limits there were when it was made.
+    #[must_use]
+    pub const fn edition(&self) -> Edition {
+        Edition(self.next)
+    }
+
     /// Keeps how a limit stands if it is the tightest of its sort.
     fn tell(&mut self, measure: Measure, standing: Standing) {
         self.limits_output |= measure.counts_tokens() || measure == Measure::MoneyPerMonth;
@@ -194,6 +220,12 @@ impl Quota {
         self.limits.as_slice()
     }
 
+    /// Which limits there are.
+    #[must_use]
+    pub const fn edition(&self) -> Edition {
+        Edition(self.limits.next())
+    }
+
     /// Reserves what a call may use at most.
     ///
     /// # Errors
@@ -237,7 +269,10 @@ impl Quota {
 
     /// Takes what was found to fit. There is room for the counters that are not there yet.
     fn take(&mut self, found: &Found, subject: &Subject<'_>, at: Moment) -> Reservation {
-        let mut reservation = Reservation::default();
+        let mut reservation = Reservation {
+            next: self.limits.next(),
+            ..Reservation::default()
+        };
         for (number, place, wanted) in found {
             let Some(Concerned { series, limit, .. }) = self.limits.get(*number) else {
                 continue;

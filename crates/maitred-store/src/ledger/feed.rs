@@ -97,6 +97,7 @@ impl Feeder {
             if is_behind || !self.rows.is_empty() {
                 continue;
             }
+            self.shared.fed.send_replace(written.through);
             if written.is_complete && written == self.shared.written() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What calls of earlier starts used, stretch by stretch: what quota is counted on from after a restart.
+//! What calls used before, stretch by stretch: what quota is counted on from after a restart, and when limits are added.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,9 +16,22 @@ pub const STRETCHES_MAX: usize = 1_000_000;
 /// Earlier starts in one statement.
 const STARTS: usize = 16_384;
 
+/// Whose calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of this gateway's earlier starts.
+    Earlier,
+    /// Those of this gateway that had ended by then, to the millisecond, the present start's among them.
+    Own(UnixMillis),
+    /// Those of every gateway with the same database.
+    Everybody,
+}
+
 /// Which calls, and by what they are added up.
 #[derive(Clone, Debug)]
 pub struct Past {
+    /// Whose.
+    pub whose: Whose,
     /// By what; [`By::Tenant`], [`By::User`], [`By::Key`], [`By::Model`] and [`By::Task`] have names of owners.
     pub by: Vec<By>,
     /// Calls that arrived from then on.
@@ -45,20 +58,29 @@ pub struct Stretch {
 }
 
 impl Database {
-    /// What calls of these starts of a gateway used. Stretches of one owner come in the order of time.
+    /// What calls used: of these starts of a gateway, or of all where none is given. Stretches of one owner come in the order of time.
     ///
     /// # Errors
     /// The database refuses, or there are more than [`STRETCHES_MAX`].
-    pub async fn past(&mut self, past: &Past, starts: &[u64]) -> Result<Vec<Stretch>, DatabaseError> {
+    pub(super) async fn past(&mut self, past: &Past, starts: &[u64]) -> Result<Vec<Stretch>, DatabaseError> {
         let first = month_of(past.since);
         let since = i64::try_from(past.since.get()).unwrap_or(i64::MAX);
+        let ended_by = match past.whose {
+            Whose::Own(moment) => i64::try_from(moment.get()).unwrap_or(i64::MAX),
+            Whose::Earlier | Whose::Everybody => i64::MAX,
+        };
+        let starts: Vec<&[u64]> = match past.whose {
+            Whose::Everybody => vec![&[]],
+            _ => starts.chunks(STARTS).collect(),
+        };
         let months: Vec<i64> = self.months().to_vec();
         // A stretch may lie in two months, and in two parts of the starts.
         let mut all: BTreeMap<(i64, Vec<String>), Stretch> = BTreeMap::new();
         for month in months.into_iter().filter(|month| *month >= first) {
-            for starts in starts.chunks(STARTS) {
+            for starts in &starts {
                 let rows = sqlx::query(AssertSqlSafe(statement(past, month, starts)))
                     .bind(since)
+                    .bind(ended_by)
                     .fetch_all(&mut self.connection)
                     .await?;
                 for row in &rows {
@@ -120,11 +142,14 @@ fn statement(past: &Past, month: i64, starts: &[u64]) -> String {
     ];
     columns.extend(sums.map(|sum| format!("CAST({sum} AS BIGINT)")));
     let starts: Vec<String> = starts.iter().map(|start| start.cast_signed().to_string()).collect();
+    let of_whom = match past.whose {
+        Whose::Everybody => String::new(),
+        _ => format!(" AND gateway IN ({})", starts.join(", ")),
+    };
     format!(
-        "SELECT {} FROM {} WHERE attempt = 0 AND arrived_ms >= $1 AND gateway IN ({}) GROUP BY {} LIMIT {}",
+        "SELECT {} FROM {} WHERE attempt = 0 AND arrived_ms >= $1 AND arrived_ms + total_us / 1000 <= $2{of_whom} GROUP BY {} LIMIT {}",
         columns.join(", "),
         table(month),
-        starts.join(", "),
         groups.join(", "),
         STRETCHES_MAX + 1,
     )

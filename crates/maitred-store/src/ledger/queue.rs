@@ -46,6 +46,8 @@ pub(super) struct Shared {
     pub(super) is_refused: AtomicBool,
     /// Nothing of earlier starts is left in the spool.
     pub(super) settled: watch::Sender<bool>,
+    /// How much of what was ever pushed the database has, in bytes.
+    pub(super) fed: watch::Sender<u64>,
     pub(super) meters: LedgerMeters,
 }
 
@@ -60,6 +62,16 @@ struct State {
     bytes: Vec<u8>,
     waiting: Vec<oneshot::Sender<()>>,
     is_closed: bool,
+    /// Bytes that were ever pushed.
+    pushed: u64,
+}
+
+impl State {
+    fn write<S: AsRef<str>>(&mut self, entries: &[Entry<S>]) {
+        let before = self.bytes.len();
+        frame::write(&mut self.bytes, entries);
+        self.pushed += (self.bytes.len() - before) as u64;
+    }
 }
 
 /// How far the segments are written.
@@ -71,6 +83,8 @@ pub(super) struct Written {
     pub(super) length: u64,
     /// Nothing will be added.
     pub(super) is_complete: bool,
+    /// How much of what was ever pushed is in segments, in bytes.
+    pub(super) through: u64,
 }
 
 impl Shared {
@@ -84,6 +98,7 @@ impl Shared {
             is_late: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
             settled: watch::Sender::new(false),
+            fed: watch::Sender::new(0),
             meters,
         })
     }
@@ -92,7 +107,7 @@ impl Shared {
     pub(super) fn push<S: AsRef<str>>(&self, entries: &[Entry<S>]) {
         let mut state = self.state.lock();
         let was_empty = state.bytes.is_empty();
-        frame::write(&mut state.bytes, entries);
+        state.write(entries);
         drop(state);
         if was_empty {
             self.filled.notify_one();
@@ -107,7 +122,7 @@ impl Shared {
             return None;
         }
         let was_empty = state.bytes.is_empty();
-        frame::write(&mut state.bytes, entries);
+        state.write(entries);
         state.waiting.push(sender);
         drop(state);
         if was_empty {
@@ -132,26 +147,40 @@ impl Shared {
         self.filled.notify_all();
     }
 
-    /// Waits for entries and takes them all; `false` when there will be none.
-    fn take(&self, batch: &mut Vec<u8>, waiting: &mut Vec<oneshot::Sender<()>>) -> bool {
+    /// Bytes that were ever pushed.
+    pub(super) fn pushed(&self) -> u64 {
+        self.state.lock().pushed
+    }
+
+    /// Waits for entries and takes them all; says how much was ever pushed until then. `None` when there will be none.
+    fn take(&self, batch: &mut Vec<u8>, waiting: &mut Vec<oneshot::Sender<()>>) -> Option<u64> {
         let mut state = self.state.lock();
         while state.bytes.is_empty() {
             if state.is_closed {
-                return false;
+                return None;
             }
             self.filled.wait(&mut state);
         }
         std::mem::swap(&mut state.bytes, batch);
         std::mem::swap(&mut state.waiting, waiting);
-        true
+        Some(state.pushed)
     }
 
     fn note(&self, segment: &Segment, is_complete: bool) {
-        *self.written.lock() = Written {
+        let mut written = self.written.lock();
+        *written = Written {
             segment: segment.number,
             length: segment.length,
             is_complete,
+            ..*written
         };
+        drop(written);
+        self.more.notify_one();
+    }
+
+    /// The segments that are noted have all of what was pushed until it was so much.
+    fn note_through(&self, pushed: u64) {
+        self.written.lock().through = pushed;
         self.more.notify_one();
     }
 }
@@ -160,7 +189,7 @@ impl Shared {
 pub(super) fn write_until_closed(shared: &Shared, spool: &Spool, first: Segment, durability: Durability) {
     let (mut batch, mut waiting) = (Vec::new(), Vec::new());
     let mut segment = first;
-    while shared.take(&mut batch, &mut waiting) {
+    while let Some(pushed) = shared.take(&mut batch, &mut waiting) {
         while let Err(error) = append(shared, spool, &mut segment, &batch) {
             shared.meters.error("spool");
             tracing::error!(%error, "the ledger's spool cannot be written; trying again");
@@ -174,6 +203,7 @@ pub(super) fn write_until_closed(shared: &Shared, spool: &Spool, first: Segment,
         }
         shared.held.fetch_add(batch.len() as u64, Ordering::Relaxed);
         shared.note(&segment, false);
+        shared.note_through(pushed);
         shared.is_late.store(false, Ordering::Relaxed);
         for waiting in waiting.drain(..) {
             // Who has waited long enough is not there any more.

@@ -226,6 +226,7 @@ on_both! {
     without_tables_there_is_no_ledger_and_the_command_is_named
     what_a_dead_gateway_left_is_settled_once
     what_earlier_starts_used_is_told_by_owner_and_stretch
+    what_had_ended_by_a_moment_is_told_of_this_start_too
     a_living_gateways_segments_are_left_alone
     a_damaged_segment_is_put_aside_and_what_precedes_it_is_kept
     months_leave_when_their_time_is_over
@@ -281,6 +282,7 @@ async fn without_tables_there_is_no_ledger_and_the_command_is_named(store: Store
 async fn what_earlier_starts_used_is_told_by_owner_and_stretch(store: Store) {
     store.migrate().await;
     let past = Past {
+        whose: Whose::Earlier,
         by: vec![By::Tenant, By::Task],
         since: UnixMillis::new(NOW - 10_000),
         grain: Some(Duration::from_secs(1)),
@@ -328,6 +330,48 @@ async fn what_earlier_starts_used_is_told_by_owner_and_stretch(store: Store) {
     let told = again.past(&all).await.unwrap();
     assert_eq!(told, [stretch(NOW - 10_000, NOW, (6, 172, 58))]);
     assert!(again.close(LIMIT));
+}
+
+async fn what_had_ended_by_a_moment_is_told_of_this_start_too(store: Store) {
+    store.migrate().await;
+    let other = LedgerOptions {
+        spool: store.folder.path().join("other"),
+        ..store.options(8)
+    };
+    let other = open(other).await;
+    begin(&other, &beginning(1, NOW)).await.unwrap();
+    other.end(&end(1, 500));
+    assert!(other.close(LIMIT));
+    let earlier = open(store.options(5)).await;
+    begin(&earlier, &beginning(1, NOW - 2_000)).await.unwrap();
+    earlier.end(&end(1, 100));
+    assert!(earlier.close(LIMIT));
+    let ledger = open(store.options(6)).await;
+    for (call, arrived) in [(1, NOW - 1_000), (2, NOW), (3, NOW + 1)] {
+        begin(&ledger, &beginning(call, arrived)).await.unwrap();
+        ledger.end(&end(call, 10));
+    }
+    // One that is under way has used nothing yet.
+    begin(&ledger, &beginning(4, NOW - 500)).await.unwrap();
+    // At once, although rows go to the database only now and then.
+    ledger.flushed().await;
+    let tokens = async |whose| {
+        let past = Past {
+            whose,
+            by: vec![By::Tenant],
+            since: UnixMillis::new(NOW - 10_000),
+            grain: None,
+        };
+        let told = ledger.past(&past).await.unwrap();
+        told.iter().map(|stretch| stretch.tokens).sum::<u64>()
+    };
+    assert_eq!(tokens(Whose::Earlier).await, 101);
+    assert_eq!(tokens(Whose::Own(UnixMillis::new(NOW - 1))).await, 101 + 11);
+    assert_eq!(tokens(Whose::Own(UnixMillis::new(NOW))).await, 101 + 22);
+    assert_eq!(tokens(Whose::Own(UnixMillis::new(NOW + 1))).await, 101 + 33);
+    assert_eq!(tokens(Whose::Everybody).await, 501 + 101 + 33);
+    ledger.end(&end(4, 10));
+    assert!(ledger.close(LIMIT));
 }
 
 async fn what_a_dead_gateway_left_is_settled_once(store: Store) {

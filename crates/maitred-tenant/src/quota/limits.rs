@@ -37,6 +37,8 @@ pub(super) struct Limits {
     /// The next that is given.
     next: Series,
     numbers: HashMap<Series, u16, BuildHasherDefault<DefaultHasher>>,
+    /// Those from here on have not been asked about yet: see [`Limits::take_new`].
+    new: Series,
     /// Those that ask for no name.
     open: Vec<u16>,
     files: [Files; OWNERS],
@@ -118,6 +120,18 @@ impl Limits {
 
     pub(super) fn has(&self, series: Series) -> bool {
         self.numbers.contains_key(&series)
+    }
+
+    /// The next series: limits that are added later have this one or a later one.
+    pub(super) const fn next(&self) -> Series {
+        self.next
+    }
+
+    /// The limits that have been added since this was asked last.
+    pub(super) fn take_new(&mut self) -> Vec<Concerned<'_>> {
+        let new = std::mem::replace(&mut self.new, self.next);
+        let all = (0..self.all.len()).filter_map(|number| self.get(u16::try_from(number).ok()?));
+        all.filter(|one| one.series >= new).collect()
     }
 
     /// The limit of that name and measure.

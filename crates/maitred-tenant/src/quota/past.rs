@@ -1,14 +1,16 @@
-//! What was used before this start of the gateway, so that a restart gives nobody a limit a second time.
+//! What was used before a limit was there, so that neither a restart nor a new limit gives anybody an amount a second time.
 //!
 //! The core says what it needs to know ([`Quota::lookbacks`]); whoever has a ledger answers, stretch by stretch and oldest first, with
-//! [`Quota::recall`].
+//! [`Quota::recall`]. What the ledger cannot know by then is what is under way: calls that reserved before a limit was added, and end
+//! after it. They are charged by [`Quota::charge_late`] when they end.
 
 use std::time::Duration;
 
 use maitred_types::UnixMillis;
 
 use super::limits::Concerned;
-use super::{Amount, Counter, Dimensions, Limit, Measure, Moment, Quota, Subject, calendar, counter};
+use super::limits::Series;
+use super::{Amount, Counter, Dimensions, Limit, Measure, Moment, Quota, Reservation, Subject, calendar, counter};
 
 /// How far back tokens of tasks are looked for.
 const TASK_PAST: Duration = Duration::from_secs(32 * 24 * 3600);
@@ -19,9 +21,11 @@ const MINUTE_GRAIN: Duration = Duration::from_secs(1);
 /// Into how many stretches the past of a limit on calls is divided.
 const RATE_STRETCHES: u32 = 1_600;
 
-/// What has to be known of the past for all limits of one measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What has to be known of the past for limits of one measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookback {
+    /// The limits.
+    limits: Vec<Series>,
     /// The measure.
     pub measure: Measure,
     /// What calls have to be told apart by.
@@ -48,22 +52,24 @@ pub struct Past<'a> {
 }
 
 impl Quota {
-    /// What has to be known of the past. Places are not in it: calls of an earlier start hold none.
-    #[must_use]
-    pub fn lookbacks(&self, at: Moment) -> Vec<Lookback> {
+    /// What has to be known of the past, for limits that were added since this was asked last. Places are not in it: calls of an earlier
+    /// start hold none, and calls that run already have theirs.
+    pub fn lookbacks(&mut self, at: Moment) -> Vec<Lookback> {
         let mut all: Vec<Lookback> = Vec::new();
-        for limit in self.limits.as_slice() {
+        for Concerned { series, limit, .. } in self.limits.take_new() {
             let Some((since, grain)) = reach(limit, at) else {
                 continue;
             };
             let by = limit.dimensions().and(limit.only.dimensions());
             match all.iter_mut().find(|other| other.measure == limit.measure) {
                 Some(same) => {
+                    same.limits.push(series);
                     same.by = same.by.and(by);
                     same.since = same.since.min(since);
                     same.grain = same.grain.min(grain);
                 }
                 None => all.push(Lookback {
+                    limits: vec![series],
                     measure: limit.measure,
                     by,
                     since,
@@ -74,13 +80,33 @@ impl Quota {
         all
     }
 
-    /// Counts what was used in the past for the limits of a measure. Of one owner the stretches have to come oldest first. Says whether
-    /// there was room for all counters.
-    pub fn recall(&mut self, measure: Measure, past: &Past<'_>, at: Moment) -> bool {
+    /// Charges a call that ends for limits that were added after it reserved. Settle it all the same.
+    pub fn charge_late(&mut self, reservation: &Reservation, subject: &Subject<'_>, used: Amount, at: Moment) {
+        if reservation.next == self.limits.next() {
+            return;
+        }
+        let past = Past {
+            subject: *subject,
+            first: at.unix,
+            last: at.unix,
+            calls: 1,
+            used,
+        };
+        let next = reservation.next;
+        self.count(|one| one.series >= next, &past, at);
+    }
+
+    /// Counts what was used in the past for the limits that a lookback is for. Of one owner the stretches have to come oldest first. Says
+    /// whether there was room for all counters.
+    pub fn recall(&mut self, lookback: &Lookback, past: &Past<'_>, at: Moment) -> bool {
+        self.count(|one| lookback.limits.contains(&one.series), past, at)
+    }
+
+    fn count(&mut self, is_for: impl Fn(&Concerned<'_>) -> bool, past: &Past<'_>, at: Moment) -> bool {
         let mut is_whole = true;
         let concerning = self.limits.concerning(&past.subject);
         let then = before(at, past.last);
-        for Concerned { series, limit, .. } in concerning.into_iter().filter(|one| one.limit.measure == measure) {
+        for Concerned { series, limit, .. } in concerning.into_iter().filter(is_for) {
             let make = || Counter::new((series, limit), then);
             let more = (1, past.subject.tenant);
             let place = match self.table.look((series, limit), &past.subject) {
@@ -95,9 +121,9 @@ impl Quota {
             };
             match place.and_then(|place| self.table.get_mut(place)) {
                 Some(counter) => {
-                    let amount = match measure {
+                    let amount = match limit.measure {
                         Measure::Calls { .. } => past.calls,
-                        _ => measure.of(past.used),
+                        measure => measure.of(past.used),
                     };
                     counter.recall(limit, amount, (before(at, past.first), then, at));
                 }

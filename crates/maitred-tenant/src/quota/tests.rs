@@ -453,6 +453,7 @@ fn a_lost_reservation_and_an_overfull_counter_are_found() {
         table.get_mut(place).unwrap().take(&limits.as_slice()[0], want)
     };
     let blind = Reservation {
+        next: call.next,
         is_blind: false,
         limits_output: true,
         holds: [Hold {

@@ -263,6 +263,42 @@ async fn limits_change_while_calls_run() {
     assert!(!is_done && printed.contains("amount"), "{printed}");
 }
 
+#[tokio::test]
+async fn a_limit_that_is_added_begins_with_what_was_used() {
+    let endpoint = endpoint().await;
+    let yaml = config(&endpoint, crate::ledger::LEDGER);
+    let folder = Folder::new();
+    folder.write("maitred.yaml", &yaml);
+    let migrate = maitred(["store", "migrate"]).folder(folder.path()).run().await;
+    assert!(migrate.success().contains("the tables are made"));
+    let gateway = gateway(&yaml, folder).await;
+    let body = json!({ "model": MODEL, "max_tokens": 10, "messages": [] }).to_string();
+    let ask = async || {
+        let call = Request::post(CHAT, body.clone()).bearer(&key(2).0);
+        let answer = call.send(gateway.address).await;
+        let left = answer.header("x-ratelimit-remaining-tokens");
+        let used = answer.json()["usage"]["total_tokens"].as_u64().unwrap();
+        (used, left.map(|left| left.parse::<u64>().unwrap()))
+    };
+    let mut used = 0;
+    for _ in 0..5 {
+        let (tokens, left) = ask().await;
+        assert_eq!(left, None);
+        used += tokens;
+    }
+    let set = ["limits", "set", "daily", "--tenant", "tenant-2"];
+    done(&gateway, &[set.as_slice(), &["--tokens-per-day", "10000"]].concat()).await;
+    // Besides what was used, the call itself stands reserved: a little, and never five times what it uses.
+    let left = eventually("the limit to know what was used", async || {
+        let before = used;
+        let (tokens, left) = ask().await;
+        used += tokens;
+        let reserved = (10_000 - before).checked_sub(left.unwrap())?;
+        (reserved < tokens * 5).then_some(left)
+    });
+    left.await;
+}
+
 /// Whoever may change keys may look at what would come back; to bring it back needs the role of those who may do everything.
 async fn only_an_admin_restores(one: &Gateway) {
     let listed = done(one, &["changes", "list"]).await;

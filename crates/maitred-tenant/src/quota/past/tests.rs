@@ -93,7 +93,7 @@ fn recall(quota: &mut Quota, calls: &[(i64, u64)], now: Moment) {
             }
         }
         for (_, past) in &stretches {
-            assert!(quota.recall(lookback.measure, past, now));
+            assert!(quota.recall(&lookback, past, now));
         }
     }
 }
@@ -165,14 +165,14 @@ fn more_than_the_limit_is_no_broken_promise_and_lets_nobody_in() {
 
 #[test]
 fn owners_are_told_apart_as_far_as_limits_need_it() {
-    let mut quota = quota();
-    let by = |quota: &Quota, measure| {
-        let all = quota.lookbacks(at(0));
+    let quota = quota();
+    let by = |limits: &[Limit], measure| {
+        let all = Quota::new(limits.to_vec(), 100).lookbacks(at(0));
         all.iter().find(|lookback| lookback.measure == measure).unwrap().by
     };
-    assert_eq!(by(&quota, Measure::TokensPerDay), Dimensions::TENANT);
+    assert_eq!(by(quota.limits(), Measure::TokensPerDay), Dimensions::TENANT);
     assert_eq!(
-        by(&quota, Measure::TokensPerTask),
+        by(quota.limits(), Measure::TokensPerTask),
         Dimensions::TENANT.and(Dimensions::TASK)
     );
     let mut limits = quota.limits().to_vec();
@@ -185,7 +185,82 @@ fn owners_are_told_apart_as_far_as_limits_need_it() {
         per: Dimensions::MODEL,
         ..limits[2].clone()
     });
-    quota.reconfigure(limits, 100);
     let all = Dimensions::TENANT.and(Dimensions::USER).and(Dimensions::MODEL);
-    assert_eq!(by(&quota, Measure::TokensPerDay), all);
+    assert_eq!(by(&limits, Measure::TokensPerDay), all);
+}
+
+/// Calls that run before, while and after limits are added, of which the ledger tells late. However they lie, the limits know of each once.
+/// `spoil` breaks something on purpose.
+fn add_limits(seed: u64, spoil: fn(&mut Ledgered)) -> (Vec<u64>, u64) {
+    let random = &mut fastrand::Rng::with_seed(seed);
+    let mut world = Ledgered::default();
+    // One limit is there all the time, so that those that are added are not the first.
+    let all = quota().limits()[1..].to_vec();
+    let mut quota = Quota::new(vec![all[3].clone()], 100);
+    quota.lookbacks(at(0));
+    let (added, told) = (random.i64(100..900), random.i64(0..400));
+    let mut lookbacks = None;
+    let mut open: Vec<(Reservation, i64, u64)> = Vec::new();
+    for now in 0..2_000 {
+        if now == added {
+            quota.reconfigure(all.clone(), 100);
+            lookbacks = Some(quota.lookbacks(at(now)));
+            spoil(&mut world);
+        }
+        if now >= added + told
+            && let Some(lookbacks) = lookbacks.take()
+        {
+            let ended: Vec<_> = world.ended.iter().filter(|(_, end, _)| *end < added).collect();
+            for lookback in &lookbacks {
+                for (arrived, _, tokens) in &ended {
+                    let past = Past {
+                        subject: SUBJECT,
+                        first: unix(*arrived),
+                        last: unix(*arrived),
+                        calls: 1,
+                        used: used(*tokens),
+                    };
+                    quota.recall(lookback, &past, at(now));
+                }
+            }
+        }
+        if now < 1_500 && random.u8(0..20) == 0 {
+            let most = random.u64(1..200);
+            let reservation = quota.reserve(&SUBJECT, used(most), at(now)).unwrap();
+            open.push((reservation, now, random.u64(0..=most)));
+        }
+        if !open.is_empty() && (random.u8(0..20) == 0 || now > 1_900) {
+            let (reservation, arrived, tokens) = open.swap_remove(random.usize(0..open.len()));
+            if !world.forgets_late {
+                quota.charge_late(&reservation, &SUBJECT, used(tokens), at(now));
+            }
+            quota.settle(reservation, used(tokens), at(now));
+            world.ended.push((arrived, now, tokens));
+        }
+    }
+    assert!(open.is_empty());
+    quota.check(&[]).unwrap();
+    let tokens = world.ended.iter().map(|(_, _, tokens)| tokens).sum();
+    (left(&mut quota, at(2_000)), tokens)
+}
+
+#[derive(Default)]
+struct Ledgered {
+    /// When each call arrived and ended, and what it used.
+    ended: Vec<(i64, i64, u64)>,
+    forgets_late: bool,
+}
+
+#[test]
+fn a_limit_that_is_added_knows_what_every_call_used() {
+    for seed in 0..300 {
+        let (left, tokens) = add_limits(seed, |_| {});
+        let expected = [tokens, tokens, tokens, 3 * tokens].map(|used| 1_000_000 - used);
+        assert_eq!(left, expected, "seed {seed}");
+    }
+    let is_wrong = |seed| {
+        let (left, tokens) = add_limits(seed, |world| world.forgets_late = true);
+        1_000_000 - left[0] != tokens
+    };
+    assert!((0..300).any(is_wrong), "the test sees nothing");
 }
