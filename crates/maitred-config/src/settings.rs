@@ -200,6 +200,10 @@ pub struct AuditSettings {
     pub durable: Durable,
     /// Size from which on a file is closed.
     pub file_size: ByteSize,
+    /// How long entries are kept; for ever without.
+    pub keep: Option<Duration>,
+    /// Most bytes of all files together.
+    pub max_size: Option<ByteSize>,
 }
 
 /// The ledger's database.

@@ -170,6 +170,8 @@ metrics! {
         "Entries written to the audit";
     AUDIT_HEAD: Gauge "maitred_audit_head" []
         "Number of the newest entry of the audit that is on the disk";
+    AUDIT_SIZE: Gauge "maitred_audit_size_bytes" []
+        "Size of all files of the audit, in bytes; it grows for ever unless audit.keep or audit.max_size says otherwise";
     AUDIT_LOST: Counter "maitred_audit_lost_entries" []
         "Entries that the audit had no room for while it could not be written; how many is entered later";
     AUDIT_ERRORS: Counter "maitred_audit_errors" []

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use maitred_obs::rfc3339;
-use maitred_store::audit::{Act, CHANGES, ChangesInForce, NotEntered};
+use maitred_store::audit::{Act, NotEntered};
 use maitred_tenant::Actor;
 use serde_json::Value;
 
@@ -45,11 +45,7 @@ impl Runtime {
     /// Enters up to which version changes are in force, so that a journal that has lost some is found out. Nobody waits for it.
     pub(crate) fn note_changes_in_force(&self, version: u64) {
         if let Some(audit) = self.audit() {
-            audit.enter(&ChangesInForce {
-                kind: CHANGES,
-                at: rfc3339(self.clock().unix_now()),
-                in_force: version,
-            });
+            audit.enter_changes_in_force(version);
         }
     }
 

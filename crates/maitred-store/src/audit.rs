@@ -7,7 +7,9 @@
 
 mod entry;
 mod queue;
+mod retention;
 mod verify;
+mod writer;
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -18,11 +20,15 @@ use maitred_obs::{AuditMeters, rfc3339};
 use maitred_types::UnixMillis;
 use serde::Serialize;
 
-pub use entry::{Act, CHANGES, CallEnded, ChangesInForce};
-pub use verify::{Report, Segment, Verdict, segments, verify};
+pub use entry::{Act, CallEnded};
+pub use retention::Retention;
+pub use verify::{Removal, Report, Segment, Verdict, segments, verify};
 
-use crate::chain::{ChainError, ChainFile, Head, LINE_MAX, claimed};
-use queue::{Shared, Writer};
+use crate::chain::{ChainError, ChainFile, End, Flaw, Found, Head, LINE_MAX, claimed, read};
+use entry::{CHANGES, ChangesInForce};
+use queue::Shared;
+use verify::is_named;
+use writer::{Open, Writer};
 
 /// What happens to calls while the audit cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +51,8 @@ pub struct AuditOptions {
     pub sync: bool,
     /// Size from which on a segment is closed and the next one begun, in bytes.
     pub segment: u64,
+    /// How long it is kept.
+    pub retention: Retention,
     /// The civil clock.
     pub now: fn() -> UnixMillis,
 }
@@ -82,11 +90,7 @@ impl Audit {
         let failed = |error| ChainError::File(folder.clone(), error);
         std::fs::create_dir_all(folder).map_err(failed)?;
         let lock = lock(folder)?;
-        let newest = segments(folder).map_err(failed)?.pop();
-        let (segment, found) = match newest {
-            Some(path) => ChainFile::open(&path, |bytes| claimed(bytes).unwrap_or(Head::EMPTY), |_, _| {})?,
-            None => ChainFile::open(&segment_path(folder, 1), |_| Head::EMPTY, |_, _| {})?,
-        };
+        let (open, found) = newest(folder, (options.now)())?;
         let shared = Shared::new(options.on_failure, found.head, meters);
         let audit = Self {
             shared: Arc::clone(&shared),
@@ -100,7 +104,7 @@ impl Audit {
             version: env!("CARGO_PKG_VERSION"),
             torn_bytes: (found.torn > 0).then_some(found.torn),
         });
-        let writer = Writer::new(shared, segment, options);
+        let writer = Writer::new(shared, open, options);
         let thread = std::thread::Builder::new().name("audit".into());
         thread.spawn(move || writer.write_until_closed()).map_err(failed)?;
         Ok(audit)
@@ -111,8 +115,18 @@ impl Audit {
     /// # Errors
     /// They cannot be read.
     pub fn changes_in_force(&self) -> Result<Option<u64>, ChainError> {
-        let read = verify::changes_in_force(&self.folder);
+        let read = segments(&self.folder).and_then(|files| verify::changes_in_force(&files));
         read.map_err(|error| ChainError::File(self.folder.clone(), error))
+    }
+
+    /// Enters that changes at run time are in force up to this version, 0 if nothing was changed. Nobody waits for it.
+    pub fn enter_changes_in_force(&self, version: u64) {
+        self.enter(&ChangesInForce {
+            kind: CHANGES,
+            at: rfc3339((self.now)()),
+            in_force: version,
+        });
+        self.shared.set_in_force(Some(version));
     }
 
     /// Whether calls may begin.
@@ -166,6 +180,42 @@ fn members(entry: &impl Serialize) -> Option<Vec<u8>> {
     // The frame of a line takes some two hundred bytes.
     let fits = !members.is_empty() && members.len() + 256 < LINE_MAX;
     fits.then(|| members.to_vec())
+}
+
+/// Opens the newest segment, or the first.
+fn newest(folder: &Path, now: UnixMillis) -> Result<(Open, Found), ChainError> {
+    let mut files = segments(folder).map_err(|error| ChainError::File(folder.to_owned(), error))?;
+    let path = files.pop().unwrap_or_else(|| segment_path(folder, 1));
+    let (mut before, mut began) = (Ok(Head::EMPTY), None);
+    let first = |bytes: &[u8]| {
+        let claimed = claimed(bytes).filter(|head| is_named(&path, head));
+        claimed.unwrap_or_else(|| {
+            // One that was begun just before its writer died does not say what comes before it.
+            before = files.last().map_or(Ok(Head::EMPTY), |before| last_of(before));
+            *before.as_ref().unwrap_or(&Head::EMPTY)
+        })
+    };
+    let opened = ChainFile::open(&path, first, |line, _| {
+        began = began.or_else(|| verify::moment_of(line));
+    });
+    before?;
+    let (file, found) = opened?;
+    let began = began.unwrap_or(now);
+    Ok((Open { file, path, began }, found))
+}
+
+/// The last entry of a segment that is closed.
+fn last_of(file: &Path) -> Result<Head, ChainError> {
+    let bytes = std::fs::read(file).map_err(|error| ChainError::File(file.to_owned(), error))?;
+    let mut head = claimed(&bytes).unwrap_or(Head::EMPTY);
+    let mut lines = 0;
+    let (line, flaw) = match read(&bytes, &mut head, |_, _| lines += 1) {
+        End::Whole => return Ok(head),
+        End::Torn { .. } => (lines + 1, Flaw::Form),
+        End::Broken { line, flaw } => (line, flaw),
+    };
+    let file = file.to_owned();
+    Err(ChainError::Broken { file, line, flaw })
 }
 
 fn lock(folder: &Path) -> Result<File, ChainError> {

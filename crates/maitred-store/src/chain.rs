@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 mod file;
 
 pub use file::ChainError;
-pub(crate) use file::ChainFile;
+pub(crate) use file::{ChainFile, Found};
 
 /// Before a line's own hash.
 const HASH: &[u8] = b",\"hash\":\"";

@@ -10,9 +10,9 @@ use clap::{Args, Subcommand};
 use maitred_config::{AuditPolicy, AuditSettings, Durable};
 use maitred_console::usage::{moment, quoted};
 use maitred_obs::AuditMeters;
-use maitred_store::audit::{Audit, AuditOptions, OnFailure, Report, Verdict, verify};
+use maitred_store::audit::{Audit, AuditOptions, OnFailure, Report, Retention, Verdict, verify};
 use maitred_store::chain::ChainHash;
-use maitred_types::UnixMillis;
+use maitred_types::{ByteSize, UnixMillis};
 use serde_json::Value;
 
 use crate::config_file::{self, beside};
@@ -160,7 +160,18 @@ fn told(report: &Report, anchor: Option<ChainHash>) -> String {
         report.first, head.number
     );
     if report.first > 1 {
-        let _never = writeln!(text, "those before {} are not here and prove nothing", report.first);
+        let why = match report.explained() {
+            Some(removal) => format!(
+                "were removed by `audit.keep` or `audit.max_size`, as entry {} says",
+                removal.entry
+            ),
+            None => "are not here, and no entry says why".to_owned(),
+        };
+        let _never = writeln!(
+            text,
+            "those before {} {why}; the chain is whole from there on",
+            report.first
+        );
     }
     if let (Some(number), Some(anchor)) = (report.anchor, anchor) {
         let newer = head.number.saturating_sub(number);
@@ -229,6 +240,10 @@ pub(crate) fn open(config: &Path, settings: &AuditSettings, meters: AuditMeters)
         },
         sync: settings.durable == Durable::Machine,
         segment: settings.file_size.get(),
+        retention: Retention {
+            keep: settings.keep,
+            max_bytes: settings.max_size.map(ByteSize::get),
+        },
         now: now as fn() -> UnixMillis,
     };
     Audit::open(&options, meters).with_context(|| {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::Durable;
-use crate::forms::{FilePath, Size};
+use crate::forms::{FilePath, Size, TimeSpan};
 
 /// Who called what and when, what answered and how it ended; and every act of administration. A chain of hashes: `maitred audit verify`
 /// shows whether anything was changed.
@@ -23,6 +23,13 @@ pub(crate) struct Audit {
     /// Size from which on a file is closed and the next one begun.
     #[serde(default = "file_size")]
     pub(crate) file_size: Size,
+    /// How long entries are kept; for ever if not written. Whole files leave, so an entry may stay for 1/24 longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) keep: Option<TimeSpan>,
+    /// Most bytes of all files together, for ever more if not written. The oldest file makes room, however young it is; an entry
+    /// says what was removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_size: Option<Size>,
 }
 
 const fn machine() -> Durable {

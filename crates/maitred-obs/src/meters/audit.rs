@@ -15,6 +15,7 @@ pub struct AuditMeters {
     entries: Counter,
     errors: Counter,
     head: Gauge,
+    size: Gauge,
 }
 
 impl AuditMeters {
@@ -22,6 +23,7 @@ impl AuditMeters {
         Self {
             entries: register(registry, &metric::AUDIT_ENTRIES, Counter::default()),
             head: register(registry, &metric::AUDIT_HEAD, Gauge::default()),
+            size: register(registry, &metric::AUDIT_SIZE, Gauge::default()),
             lost: register(registry, &metric::AUDIT_LOST, Counter::default()),
             errors: register(registry, &metric::AUDIT_ERRORS, Counter::default()),
         }
@@ -31,6 +33,11 @@ impl AuditMeters {
     pub fn written(&self, entries: u64, head: u64) {
         self.entries.inc_by(entries);
         self.head.set(i64::try_from(head).unwrap_or(i64::MAX));
+    }
+
+    /// All its files together have so many bytes.
+    pub fn holds(&self, bytes: u64) {
+        self.size.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// The disk has not taken what was to be written.

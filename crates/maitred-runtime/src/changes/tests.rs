@@ -1,5 +1,5 @@
 use maitred_obs::Meters;
-use maitred_store::audit::{Audit, AuditOptions, OnFailure};
+use maitred_store::audit::{Audit, AuditOptions, OnFailure, Retention};
 use maitred_tenant::KeyHasher;
 use maitred_test::{Folder, Redis, Signal, eventually};
 use maitred_types::UnixMillis;
@@ -172,6 +172,7 @@ async fn a_journal_whose_end_was_cut_off_is_not_gone_on_from() {
             on_failure: OnFailure::Refuse,
             sync: false,
             segment: 1 << 20,
+            retention: Retention::default(),
             now: || UnixMillis::new(0),
         };
         gateway.keep_audit(Audit::open(&options, gateway.meters().audit()).unwrap());

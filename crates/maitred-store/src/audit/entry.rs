@@ -111,18 +111,36 @@ pub struct Act<'a> {
 }
 
 /// What is changed at run time is in force up to a version.
-#[derive(Clone, Debug, Serialize)]
-pub struct ChangesInForce {
+#[derive(Debug, Serialize)]
+pub(super) struct ChangesInForce {
     /// [`CHANGES`].
-    pub kind: &'static str,
-    /// When, in UTC.
-    pub at: String,
+    pub(super) kind: &'static str,
+    pub(super) at: String,
     /// Up to which version; 0 if nothing was changed.
-    pub in_force: u64,
+    pub(super) in_force: u64,
 }
 
 /// The kind of [`ChangesInForce`].
-pub const CHANGES: &str = "changes";
+pub(super) const CHANGES: &str = "changes";
+
+/// Segments were removed because they were too old or too much.
+#[derive(Debug, Serialize)]
+pub(super) struct Removed {
+    /// [`Self::KIND`].
+    pub(super) kind: &'static str,
+    pub(super) at: String,
+    /// The number of the first entry that is removed, and of the last.
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// How many files were too old.
+    pub(super) aged_files: usize,
+    /// How many were too much.
+    pub(super) surplus_files: usize,
+}
+
+impl Removed {
+    pub(super) const KIND: &str = "removed";
+}
 
 /// A gateway starts.
 #[derive(Debug, Serialize)]

@@ -1,27 +1,20 @@
 //! The way from calls to the disk: a bounded buffer and one thread that seals and writes what is in it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use maitred_obs::{AuditMeters, rfc3339};
-use maitred_types::UnixMillis;
+use maitred_obs::AuditMeters;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use super::entry::Lost;
-use super::{AuditOptions, OnFailure, members, segment_path};
-use crate::chain::{ChainError, ChainFile, Head, seal};
+use super::OnFailure;
+use crate::chain::Head;
 
 /// Bytes that may wait for the disk before no call begins, or, if calls go on, before entries are lost.
 const WAITING_MAX: usize = 8 << 20;
 /// Bytes that wait at most where no call begins: those of calls that had begun.
 const HELD_MAX: usize = 64 << 20;
-/// How long the writer waits after the disk has refused.
-const AGAIN: Duration = Duration::from_millis(100);
-/// How long entries of calls gather, so that a disk that is waited for is not asked for each.
-const GATHER: Duration = Duration::from_millis(5);
 
 /// What calls, acts and the writer share.
 #[derive(Debug)]
@@ -40,8 +33,20 @@ struct State {
     waiting: Vec<oneshot::Sender<()>>,
     lost: u64,
     head: Head,
+    /// The version up to which changes are in force, as far as it was entered by this start.
+    in_force: Option<u64>,
     is_closed: bool,
     is_over: bool,
+}
+
+/// What the writer takes at once.
+pub(super) struct Taken {
+    /// Members of entries, each followed by a line's end.
+    pub(super) bytes: Vec<u8>,
+    /// Who waits until they are on the disk.
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
+    /// How many entries found no room before them.
+    pub(super) lost: u64,
 }
 
 impl Shared {
@@ -52,6 +57,7 @@ impl Shared {
                 waiting: Vec::new(),
                 lost: 0,
                 head,
+                in_force: None,
                 is_closed: false,
                 is_over: false,
             }),
@@ -111,6 +117,26 @@ impl Shared {
         self.state.lock().head
     }
 
+    pub(super) fn set_head(&self, head: Head) {
+        self.state.lock().head = head;
+    }
+
+    pub(super) fn in_force(&self) -> Option<u64> {
+        self.state.lock().in_force
+    }
+
+    pub(super) fn set_in_force(&self, version: Option<u64>) {
+        self.state.lock().in_force = version;
+    }
+
+    pub(super) fn is_failing(&self, is_failing: bool) {
+        self.is_failing.store(is_failing, Ordering::Relaxed);
+    }
+
+    pub(super) const fn meters(&self) -> &AuditMeters {
+        &self.meters
+    }
+
     pub(super) fn close(&self, limit: Duration) -> bool {
         let mut state = self.state.lock();
         state.is_closed = true;
@@ -123,8 +149,8 @@ impl Shared {
         state.is_over
     }
 
-    /// Waits for entries and takes them all, with who waits and how many were lost; `None` when there will be none.
-    fn take(&self) -> Option<(Vec<u8>, Vec<oneshot::Sender<()>>, u64)> {
+    /// Waits for entries and takes them all; `None` when there will be none.
+    pub(super) fn take(&self) -> Option<Taken> {
         let mut state = self.state.lock();
         while state.bytes.is_empty() {
             if state.is_closed {
@@ -134,109 +160,16 @@ impl Shared {
             }
             self.told.wait(&mut state);
         }
-        let taken = std::mem::take(&mut state.bytes);
-        Some((
-            taken,
-            std::mem::take(&mut state.waiting),
-            std::mem::take(&mut state.lost),
-        ))
+        Some(Taken {
+            bytes: std::mem::take(&mut state.bytes),
+            waiting: std::mem::take(&mut state.waiting),
+            lost: std::mem::take(&mut state.lost),
+        })
     }
 
     /// Whether somebody waits, or nothing more will come.
-    fn is_urgent(&self) -> bool {
+    pub(super) fn is_urgent(&self) -> bool {
         let state = self.state.lock();
         state.is_closed || !state.waiting.is_empty()
-    }
-}
-
-/// Seals and writes.
-pub(super) struct Writer {
-    shared: Arc<Shared>,
-    segment: ChainFile,
-    folder: PathBuf,
-    segment_max: u64,
-    sync: bool,
-    now: fn() -> UnixMillis,
-}
-
-impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, segment: ChainFile, options: &AuditOptions) -> Self {
-        Self {
-            shared,
-            segment,
-            folder: options.folder.clone(),
-            segment_max: options.segment,
-            sync: options.sync,
-            now: options.now,
-        }
-    }
-
-    pub(super) fn write_until_closed(mut self) {
-        let mut head = self.shared.head();
-        while let Some((bodies, waiting, lost)) = self.shared.take() {
-            let mut lines = Vec::with_capacity(bodies.len() * 2);
-            let mut entries = 0;
-            for body in bodies.split(|byte| *byte == b'\n').filter(|body| !body.is_empty()) {
-                head = seal(&head, body, &mut lines);
-                entries += 1;
-            }
-            if lost > 0 {
-                let lost = Lost {
-                    kind: "lost",
-                    at: rfc3339((self.now)()),
-                    entries: lost,
-                };
-                head = seal(&head, &members(&lost).unwrap_or_default(), &mut lines);
-                entries += 1;
-            }
-            let must_sync = self.sync || !waiting.is_empty();
-            while let Err(error) = self.write(&lines, must_sync) {
-                self.shared.is_failing.store(true, Ordering::Relaxed);
-                self.shared.meters.failed();
-                tracing::error!(%error, "the audit cannot be written; trying again");
-                std::thread::sleep(AGAIN);
-            }
-            self.shared.is_failing.store(false, Ordering::Relaxed);
-            self.shared.state.lock().head = head;
-            self.shared.meters.written(entries, head.number);
-            for waiting in waiting {
-                // Who has waited long enough is not there any more.
-                let _gone = waiting.send(());
-            }
-            self.next_if_full(&head);
-            if !self.shared.is_urgent() {
-                std::thread::sleep(GATHER);
-            }
-        }
-    }
-
-    fn write(&mut self, lines: &[u8], must_sync: bool) -> std::io::Result<()> {
-        let before = self.segment.length();
-        self.segment.append(lines)?;
-        if must_sync && let Err(error) = self.segment.sync() {
-            // Whether the disk has it is not known, so it is written again from the same place.
-            self.segment.cut(before);
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    /// Begins the next segment. If that fails, this one goes on.
-    fn next_if_full(&mut self, head: &Head) {
-        if self.segment.length() < self.segment_max {
-            return;
-        }
-        let path = segment_path(&self.folder, head.number + 1);
-        match ChainFile::open(&path, |_| *head, |_, _| {}) {
-            Ok((segment, _)) => {
-                if let Err(error) = std::mem::replace(&mut self.segment, segment).sync() {
-                    tracing::error!(%error, "the disk does not confirm a segment of the audit");
-                }
-            }
-            Err(ChainError::File(file, error)) => {
-                tracing::error!(file = %file.display(), %error, "no new segment of the audit");
-            }
-            Err(error) => tracing::error!(%error, "no new segment of the audit"),
-        }
     }
 }

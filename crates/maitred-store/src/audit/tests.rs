@@ -12,6 +12,7 @@ fn options(folder: &TempDir, segment: u64) -> AuditOptions {
         on_failure: OnFailure::Refuse,
         sync: false,
         segment,
+        retention: Retention::default(),
         now: || UnixMillis::new(1_700_000_000_000),
     }
 }
@@ -224,6 +225,127 @@ fn older_segments_may_be_taken_away() {
         ),
         "{verdict:?}"
     );
+}
+
+/// Lets all closed segments look as if their last entry was of another day.
+fn age(options: &AuditOptions, days: u64) {
+    let files = segments(&options.folder).unwrap();
+    for file in &files[..files.len() - 1] {
+        let ended =
+            std::time::UNIX_EPOCH + Duration::from_millis(((options.now)()).get()) - Duration::from_secs(days * 86_400);
+        File::open(file).unwrap().set_modified(ended).unwrap();
+    }
+}
+
+fn kept(days: u32, max_bytes: Option<u64>) -> Retention {
+    Retention {
+        keep: Some(Duration::from_secs(86_400) * days),
+        max_bytes,
+    }
+}
+
+#[test]
+fn the_old_leave_at_a_start_and_an_entry_says_so() {
+    let (_folder, mut options) = written(30);
+    let before = entries(&options).1;
+    age(&options, 31);
+    options.retention = kept(30, None);
+    let audit = open(&options).unwrap();
+    assert!(audit.close(Duration::from_secs(60)));
+    let (left, report) = entries(&options);
+    assert_eq!(report.verdict, Verdict::Intact);
+    assert_eq!(report.segments.len(), 1);
+    let removed: Vec<_> = left.iter().filter(|entry| entry["kind"] == "removed").collect();
+    let said = ["first", "last", "aged_files", "surplus_files"].map(|name| removed[0][name].as_u64().unwrap());
+    assert_eq!(said, [1, report.first - 1, before.segments.len() as u64 - 1, 0]);
+    assert_eq!(removed.len(), 1);
+    assert_eq!(report.explained().map(|removal| removal.last), Some(report.first - 1));
+    // What somebody takes away besides is told apart.
+    drop(audit);
+    let (_other, other) = written(30);
+    std::fs::remove_file(&segments(&other.folder).unwrap()[0]).unwrap();
+    let report = entries(&other).1;
+    assert!(report.first > 1 && report.explained().is_none());
+}
+
+#[test]
+fn what_is_too_much_leaves_while_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(&folder, 1_500);
+    options.retention = Retention {
+        keep: None,
+        max_bytes: Some(6_000),
+    };
+    let audit = open(&options).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    audit.enter_changes_in_force(7);
+    for call in 0..100 {
+        let entry = json!({ "kind": "call", "call": call });
+        runtime
+            .block_on(audit.enter_durably(&entry, Duration::from_secs(60)))
+            .unwrap();
+    }
+    assert!(audit.close(Duration::from_secs(60)));
+    let held: u64 = segments(&options.folder)
+        .unwrap()
+        .iter()
+        .map(|file| std::fs::metadata(file).unwrap().len())
+        .sum();
+    // The one that was written meanwhile.
+    assert!(held < 6_000 + 2_000, "{held}");
+    let (left, report) = entries(&options);
+    assert_eq!(report.verdict, Verdict::Intact);
+    assert!(report.explained().is_some(), "{report:?}");
+    let calls: Vec<_> = left.iter().filter_map(|entry| entry["call"].as_u64()).collect();
+    assert_eq!(calls, (calls[0]..100).collect::<Vec<_>>());
+    // The entry that said it is gone, and what it said is not.
+    assert_eq!(audit.changes_in_force().unwrap(), Some(7));
+    // A start that is told nothing of changes keeps it too.
+    drop(audit);
+    age(&options, 31);
+    options.retention = kept(30, None);
+    let audit = open(&options).unwrap();
+    assert!(audit.close(Duration::from_secs(60)));
+    assert_eq!(segments(&options.folder).unwrap().len(), 1);
+    assert_eq!(audit.changes_in_force().unwrap(), Some(7));
+}
+
+#[test]
+fn a_segment_that_holds_much_time_is_closed_by_the_next_entry() {
+    let (_folder, mut options) = written(1);
+    options.now = || UnixMillis::new(1_700_000_000_000 + 86_400_000);
+    options.retention = kept(30, None);
+    assert!(open(&options).unwrap().close(Duration::from_secs(60)));
+    assert_eq!(
+        segments(&options.folder).unwrap().len(),
+        1,
+        "a day of thirty is not much"
+    );
+    options.retention = kept(10, None);
+    assert!(open(&options).unwrap().close(Duration::from_secs(60)));
+    assert_eq!(segments(&options.folder).unwrap().len(), 2);
+    assert_eq!(entries(&options).1.verdict, Verdict::Intact);
+}
+
+/// However much of the newest segment was on the disk when its writer died, the next start goes on, also if none of it was.
+#[test]
+fn a_newest_segment_that_is_cut_anywhere_is_gone_on_from() {
+    let (_folder, options) = written(30);
+    let newest = segments(&options.folder).unwrap().pop().unwrap();
+    let bytes = std::fs::read(&newest).unwrap();
+    for end in (0..300)
+        .chain([bytes.len() / 2, bytes.len() - 1])
+        .filter(|end| *end < bytes.len())
+    {
+        std::fs::write(&newest, &bytes[..end]).unwrap();
+        let audit = open(&options).unwrap_or_else(|error| panic!("{end} bytes: {error}"));
+        assert!(audit.close(Duration::from_secs(60)));
+        let report = entries(&options).1;
+        assert_eq!((report.verdict, report.first), (Verdict::Intact, 1), "{end} bytes");
+    }
 }
 
 #[test]

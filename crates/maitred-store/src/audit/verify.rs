@@ -3,9 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use maitred_types::UnixMillis;
 use serde_json::Value;
 
-use super::entry::CHANGES;
+use super::entry::{CHANGES, Removed};
+use super::segment_path;
 use crate::chain::{ChainHash, End, Flaw, Head, claimed, read};
 
 /// A segment that has been read.
@@ -42,6 +44,24 @@ pub enum Verdict {
     Missing,
 }
 
+/// An entry that says that older entries were removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// Its number.
+    pub entry: u64,
+    /// The number of the last entry that was removed.
+    pub last: u64,
+}
+
+impl Report {
+    /// The entry that says why there are none before the first; `None` if there are all, or no entry says it.
+    #[must_use]
+    pub fn explained(&self) -> Option<Removal> {
+        self.removal
+            .filter(|removal| self.first > 1 && removal.last + 1 >= self.first)
+    }
+}
+
 /// What a verification has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -49,6 +69,8 @@ pub struct Report {
     pub segments: Vec<Segment>,
     /// The number of the first entry; more than 1 where older segments were taken away.
     pub first: u64,
+    /// What the newest entry about a removal says, and how far it reaches.
+    pub removal: Option<Removal>,
     /// The last entry that is as it was written.
     pub head: Head,
     /// The number of the entry that was to be there.
@@ -74,25 +96,25 @@ pub fn segments(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The version up to which the newest entry that tells says that changes are in force. Reads from the end of what is in `folder`, so
-/// not much where a gateway has started lately.
-pub(super) fn changes_in_force(folder: &Path) -> io::Result<Option<u64>> {
-    let wanted = format!("\"kind\":\"{CHANGES}\"");
-    for file in segments(folder)?.iter().rev() {
+/// The version up to which the newest entry that tells says that changes are in force. Reads `files` from their end, so not many
+/// where a gateway has started lately.
+pub(super) fn changes_in_force(files: &[PathBuf]) -> io::Result<Option<u64>> {
+    for file in files.iter().rev() {
         let bytes = std::fs::read(file)?;
-        let lines = bytes
-            .rsplit(|byte| *byte == b'\n')
-            .filter_map(|line| std::str::from_utf8(line).ok());
-        let told = lines.filter(|line| line.contains(&wanted)).find_map(|line| {
-            let entry: Value = serde_json::from_str(line).ok()?;
-            let is_told = entry["kind"] == CHANGES;
-            is_told.then(|| entry["in_force"].as_u64()).flatten()
-        });
+        let mut lines = bytes.rsplit(|byte| *byte == b'\n');
+        let told = lines.find_map(|line| of_kind(line, CHANGES)?["in_force"].as_u64());
         if told.is_some() {
             return Ok(told);
         }
     }
     Ok(None)
+}
+
+/// The entry of a line, if it is of this kind. Most lines are not parsed.
+fn of_kind(line: &[u8], kind: &str) -> Option<Value> {
+    let text = std::str::from_utf8(line).ok().filter(|text| text.contains(kind))?;
+    let entry: Value = serde_json::from_str(text).ok()?;
+    (entry["kind"] == kind).then_some(entry)
 }
 
 /// Reads all segments in `folder` and hands every entry that is as it was written to `take`, without its line's end. With an `anchor`,
@@ -111,13 +133,18 @@ pub fn verify(folder: &Path, anchor: Option<ChainHash>, mut take: impl FnMut(&[u
     let mut report = Report {
         segments: Vec::new(),
         first: 1,
+        removal: None,
         head: Head::EMPTY,
         anchor: None,
         verdict: Verdict::Intact,
     };
     for (index, file) in files.iter().enumerate() {
-        let bytes = std::fs::read(file)?;
-        if index == 0 {
+        let bytes = match std::fs::read(file) {
+            // The gateway that writes has let the oldest go just now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && report.segments.is_empty() => continue,
+            read => read?,
+        };
+        if report.segments.is_empty() {
             // What came before cannot be checked, only that this is what the file's name says.
             report.head = claimed(&bytes)
                 .filter(|head| is_named(file, head))
@@ -125,14 +152,21 @@ pub fn verify(folder: &Path, anchor: Option<ChainHash>, mut take: impl FnMut(&[u
             report.first = report.head.number + 1;
         }
         let before = report.head.number;
-        let mut found = report.anchor;
+        let (mut found, mut removal) = (report.anchor, report.removal);
         let end = read(&bytes, &mut report.head, |line, head| {
             if anchor == Some(head.hash) {
                 found = Some(head.number);
             }
+            let last = of_kind(line, Removed::KIND).and_then(|entry| entry["last"].as_u64());
+            removal = last
+                .map(|last| Removal {
+                    entry: head.number,
+                    last,
+                })
+                .or(removal);
             take(line);
         });
-        report.anchor = found;
+        (report.anchor, report.removal) = (found, removal);
         report.segments.push(Segment {
             file: file.clone(),
             entries: report.head.number - before,
@@ -164,8 +198,20 @@ fn verdict(end: End, file: &Path, is_last: bool, entries: u64) -> Verdict {
     }
 }
 
+/// When the entry of a line was made.
+pub(super) fn moment_of(line: &[u8]) -> Option<UnixMillis> {
+    let entry: Value = serde_json::from_slice(line).ok()?;
+    let at: jiff::Timestamp = entry["at"].as_str()?.parse().ok()?;
+    u64::try_from(at.as_millisecond()).ok().map(UnixMillis::new)
+}
+
 /// Whether the file's name is that of a segment that begins after `head`.
-fn is_named(file: &Path, head: &Head) -> bool {
-    let name = file.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name == format!("audit-{:016}.jsonl", head.number + 1))
+pub(super) fn is_named(file: &Path, head: &Head) -> bool {
+    file.file_name() == segment_path(Path::new(""), head.number + 1).file_name()
+}
+
+/// The number of the first entry of a segment, by its name.
+pub(super) fn first_of(file: &Path) -> Option<u64> {
+    let name = file.file_name()?.to_str()?;
+    name.strip_prefix("audit-")?.strip_suffix(".jsonl")?.parse().ok()
 }

@@ -1,9 +1,13 @@
 //! The audit of a whole gateway: what it says, that it survives, and that changing it shows.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
+use maitred_obs::Meters;
+use maitred_store::audit::{Audit, AuditOptions, OnFailure, Retention, segments};
 use maitred_tenant::Role;
 use maitred_test::{Folder, Program, Request, Signal, Start, eventually};
+use maitred_types::UnixMillis;
 use serde_json::Value;
 
 use crate::roles::{token_of, with_access};
@@ -168,6 +172,61 @@ async fn one_byte_is_noticed(folder: &Path) {
         refused.code == Some(1) && refused.stderr.contains("BROKEN"),
         "{refused:?}"
     );
+}
+
+const LONG_AGO: UnixMillis = UnixMillis::new(1_700_000_000_000);
+
+/// A folder with several files of entries, as an earlier gateway would have left it, long ago.
+async fn left(folder: &Path) {
+    let options = AuditOptions {
+        folder: folder.to_owned(),
+        on_failure: OnFailure::Refuse,
+        sync: false,
+        segment: 1000,
+        retention: Retention::default(),
+        now: || LONG_AGO,
+    };
+    let audit = Audit::open(&options, Meters::new("0").audit()).unwrap();
+    for call in 0..30 {
+        let entry = serde_json::json!({ "kind": "call", "call": call });
+        audit.enter_durably(&entry, Duration::from_secs(60)).await.unwrap();
+    }
+    assert!(audit.close(Duration::from_secs(60)));
+    let files = segments(folder).unwrap();
+    for file in &files[..files.len() - 1] {
+        let file = std::fs::File::open(file).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_millis(LONG_AGO.get()))
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_older_than_it_is_kept_leaves_and_the_chain_says_so() {
+    let engines = Engine::start_several(1, &[]).await;
+    let config = Config::engines(&engines).file("audit: { folder: audit, keep: 2160h }");
+    let place = Folder::new();
+    let audit = place.path().join("audit");
+    left(&audit).await;
+    let before = segments(&audit).unwrap();
+    assert!(before.len() > 3, "{before:?}");
+    let old = &before[..before.len() - 1];
+    let gateway = Gateway::start_in(place, &config.to_yaml(), &[]).await;
+    let removed = entries(&gateway, "removed", 1).await.remove(0);
+    assert_eq!(
+        (&removed["first"], &removed["aged_files"]),
+        (&1.into(), &old.len().into())
+    );
+    eventually("the files to leave", async || {
+        let left = segments(&audit).unwrap();
+        (!old.iter().any(|file| left.contains(file))).then_some(())
+    })
+    .await;
+    let (code, printed) = verify(&audit, &[]).await;
+    let said = format!(
+        "were removed by `audit.keep` or `audit.max_size`, as entry {} says",
+        removed["n"]
+    );
+    assert!(code == Some(0) && printed.contains(&said), "{printed}");
 }
 
 /// The audit's disk takes no more: no call begins, or calls go on, as the policy says.
