@@ -12,7 +12,7 @@ use maitred_tenant::{
 };
 use maitred_types::{FaultKind, UnixMillis};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::clock::Clock;
 
@@ -36,6 +36,8 @@ pub struct QuotaHost {
     meters: Arc<Meters>,
     /// Told when the store of shared quota should be asked at once.
     pub(crate) hungry: Notify,
+    /// Whether the store of shared quota answers.
+    pub(crate) store_answers: watch::Sender<bool>,
     /// Whether there are limits for calls that belong to no task. Without them most calls need not look.
     limits_all: AtomicBool,
     /// Which limits there are, set after all else: a call that reserved under another one may have to be charged late.
@@ -100,6 +102,7 @@ impl QuotaHost {
             clock,
             meters,
             hungry: Notify::new(),
+            store_answers: watch::Sender::new(false),
             limits_all: AtomicBool::new(limits_all(limits)),
             edition: AtomicU64::default(),
             abandoned: AtomicU64::new(0),
@@ -183,15 +186,21 @@ impl QuotaHost {
         }
     }
 
+    /// Whether several gateways share the limits.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(&*self.core.lock(), Core::Shared(_))
+    }
+
     /// Counts what was used in the past. Says whether there was room for all counters.
     pub(crate) fn recall<'a>(&self, lookback: &Lookback, pasts: impl IntoIterator<Item = Past<'a>>) -> bool {
         let at = self.moment();
         let mut is_whole = true;
         for past in pasts {
             // One by one, so that calls need not wait for all of them.
-            if let Core::Own(quota) = &mut *self.core.lock() {
-                is_whole &= quota.recall(lookback, &past, at);
-            }
+            is_whole &= match &mut *self.core.lock() {
+                Core::Own(quota) => quota.recall(lookback, &past, at),
+                Core::Shared(quota) => quota.recall(lookback, &past, at),
+            };
         }
         is_whole
     }

@@ -76,6 +76,7 @@ impl QuotaLeases {
             };
             if let Err(error) = talked {
                 self.meters.quota_store_up.set(0);
+                self.host.store_answers.send_replace(false);
                 self.met.send_replace(true);
                 tracing::warn!(%error, "going on without the store of shared quota");
             }
@@ -99,9 +100,9 @@ impl QuotaLeases {
                 news_due = clock.now() + NEWS;
             }
             while self.ask_batch(&mut leases).await? == BATCH {}
-            if !*self.met.borrow() {
-                self.met.send_replace(true);
-            }
+            let begins = |answers: &mut bool| !std::mem::replace(answers, true);
+            self.host.store_answers.send_if_modified(begins);
+            self.met.send_if_modified(begins);
             *pause = RETRY_FIRST;
             self.meters.quota_store_up.set(1);
             // A rest that is over is no error.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use maitred_store::ledger::{By, Ledger, Past as Question, Stretch, Whose};
-use maitred_tenant::{Amount, Dimensions, Limit, Lookback, Past, Subject};
+use maitred_tenant::{Amount, Dimensions, Limit, Lookback, Past, SharedQuota, Subject};
 use tokio::sync::oneshot;
 
 use crate::quota::QuotaHost;
@@ -30,9 +30,12 @@ impl Runtime {
     /// before them too. Completes when that is done; or, if the ledger does not say it in time, sooner, and it is done later. Call it once,
     /// after the ledger is kept and what was changed at run time is in force.
     pub async fn recall_quota(&self) {
-        let lookbacks = self.quota().lookbacks();
-        self.recalls_limits.store(true, Ordering::Relaxed);
-        let done = self.recall(lookbacks, Whose::Earlier);
+        let done = if self.quota().is_shared() {
+            self.stand_in()
+        } else {
+            self.recalls_limits.store(true, Ordering::Relaxed);
+            self.recall(self.quota().lookbacks(), Whose::Earlier)
+        };
         if tokio::time::timeout(PATIENCE, done).await.is_err() {
             tracing::error!(
                 "what calls used before this start is not known yet: limits may be passed by it until the ledger's database answers"
@@ -49,6 +52,18 @@ impl Runtime {
         }
     }
 
+    /// Lets the ledger stand in for the store of shared quota, whenever that is gone. What is returned completes when that is not needed, or
+    /// done.
+    fn stand_in(&self) -> oneshot::Receiver<()> {
+        let (done, is_done) = oneshot::channel();
+        if let Some(ledger) = self.ledger() {
+            let (quota, ledger) = (Arc::clone(self.quota()), Arc::clone(ledger));
+            self.tasks()
+                .spawn_until_stop(async move { stand_in(&quota, &ledger, done).await });
+        }
+        is_done
+    }
+
     /// Counts what was used, in a task of its own. What is returned completes when that is done.
     fn recall(&self, lookbacks: Vec<Lookback>, whose: Whose) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
@@ -61,6 +76,32 @@ impl Runtime {
             });
         }
         is_done
+    }
+}
+
+/// Whenever the store is gone, takes once from the ledger what all gateways used: counters of which the store has not spoken begin there,
+/// and not with nothing. Says when that is done for the first time, or the store is there.
+async fn stand_in(quota: &QuotaHost, ledger: &Ledger, done: oneshot::Sender<()>) {
+    let mut answers = quota.store_answers.subscribe();
+    let mut done = Some(done);
+    loop {
+        if !*answers.borrow_and_update() {
+            let lookbacks = quota.with_shared(SharedQuota::lookbacks).unwrap_or_default();
+            tokio::select! {
+                _ = answers.wait_for(|answers| *answers) => {}
+                () = recall(quota, ledger, (lookbacks, Whose::Everybody)) => {}
+            }
+        }
+        // Nobody waits any more if it took long.
+        let _gone = done.take().map(|done| done.send(()));
+        let comes_and_goes = async {
+            answers.wait_for(|answers| *answers).await?;
+            answers.wait_for(|answers| !*answers).await.map(drop)
+        };
+        if comes_and_goes.await.is_err() {
+            return;
+        }
+        tokio::time::sleep(AGAIN).await;
     }
 }
 

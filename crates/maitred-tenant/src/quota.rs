@@ -120,7 +120,7 @@ impl Reservation {
 
     /// Keeps how a limit stands if it is the tightest of its sort.
     fn tell(&mut self, measure: Measure, standing: Standing) {
-        self.limits_output |= measure.counts_tokens() || measure == Measure::MoneyPerMonth;
+        self.limits_output |= measure.is_of_usage();
         let tightest = match measure {
             Measure::Calls { .. } | Measure::ConcurrentCalls => &mut self.calls,
             Measure::TokensPerMinute | Measure::TokensPerDay | Measure::TokensPerTask => &mut self.tokens,

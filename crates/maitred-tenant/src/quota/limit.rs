@@ -92,6 +92,11 @@ impl Measure {
         matches!(self, Self::TokensPerMinute | Self::TokensPerDay | Self::TokensPerTask)
     }
 
+    /// Whether it counts what calls used, and not the calls.
+    pub(super) const fn is_of_usage(self) -> bool {
+        self.counts_tokens() || matches!(self, Self::MoneyPerMonth)
+    }
+
     /// The word in the configuration, in errors and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -130,8 +130,11 @@ impl Limits {
     /// The limits that have been added since this was asked last.
     pub(super) fn take_new(&mut self) -> Vec<Concerned<'_>> {
         let new = std::mem::replace(&mut self.new, self.next);
-        let all = (0..self.all.len()).filter_map(|number| self.get(u16::try_from(number).ok()?));
-        all.filter(|one| one.series >= new).collect()
+        self.iter().filter(|one| one.series >= new).collect()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Concerned<'_>> {
+        (0..self.all.len()).filter_map(|number| self.get(u16::try_from(number).ok()?))
     }
 
     /// The limit of that name and measure.

@@ -55,29 +55,7 @@ impl Quota {
     /// What has to be known of the past, for limits that were added since this was asked last. Places are not in it: calls of an earlier
     /// start hold none, and calls that run already have theirs.
     pub fn lookbacks(&mut self, at: Moment) -> Vec<Lookback> {
-        let mut all: Vec<Lookback> = Vec::new();
-        for Concerned { series, limit, .. } in self.limits.take_new() {
-            let Some((since, grain)) = reach(limit, at) else {
-                continue;
-            };
-            let by = limit.dimensions().and(limit.only.dimensions());
-            match all.iter_mut().find(|other| other.measure == limit.measure) {
-                Some(same) => {
-                    same.limits.push(series);
-                    same.by = same.by.and(by);
-                    same.since = same.since.min(since);
-                    same.grain = same.grain.min(grain);
-                }
-                None => all.push(Lookback {
-                    limits: vec![series],
-                    measure: limit.measure,
-                    by,
-                    since,
-                    grain,
-                }),
-            }
-        }
-        all
+        lookbacks(self.limits.take_new(), at)
     }
 
     /// Charges a call that ends for limits that were added after it reserved. Settle it all the same.
@@ -99,7 +77,7 @@ impl Quota {
     /// Counts what was used in the past for the limits that a lookback is for. Of one owner the stretches have to come oldest first. Says
     /// whether there was room for all counters.
     pub fn recall(&mut self, lookback: &Lookback, past: &Past<'_>, at: Moment) -> bool {
-        self.count(|one| lookback.limits.contains(&one.series), past, at)
+        self.count(|one| lookback.is_for(one), past, at)
     }
 
     fn count(&mut self, is_for: impl Fn(&Concerned<'_>) -> bool, past: &Past<'_>, at: Moment) -> bool {
@@ -134,6 +112,39 @@ impl Quota {
     }
 }
 
+/// What has to be known of the past for these limits.
+pub(super) fn lookbacks<'a>(limits: impl IntoIterator<Item = Concerned<'a>>, at: Moment) -> Vec<Lookback> {
+    let mut all: Vec<Lookback> = Vec::new();
+    for Concerned { series, limit, .. } in limits {
+        let Some((since, grain)) = reach(limit, at) else {
+            continue;
+        };
+        let by = limit.dimensions().and(limit.only.dimensions());
+        match all.iter_mut().find(|other| other.measure == limit.measure) {
+            Some(same) => {
+                same.limits.push(series);
+                same.by = same.by.and(by);
+                same.since = same.since.min(since);
+                same.grain = same.grain.min(grain);
+            }
+            None => all.push(Lookback {
+                limits: vec![series],
+                measure: limit.measure,
+                by,
+                since,
+                grain,
+            }),
+        }
+    }
+    all
+}
+
+impl Lookback {
+    pub(super) fn is_for(&self, one: &Concerned<'_>) -> bool {
+        self.limits.contains(&one.series)
+    }
+}
+
 /// Since when a limit has to know what was used, and how finely.
 fn reach(limit: &Limit, at: Moment) -> Option<(UnixMillis, Option<Duration>)> {
     let back = |time: Duration| {
@@ -155,7 +166,7 @@ fn reach(limit: &Limit, at: Moment) -> Option<(UnixMillis, Option<Duration>)> {
 }
 
 /// A civil moment of the past on both clocks. The monotone one has to have run for as long; where it has not, it is its beginning.
-fn before(at: Moment, then: UnixMillis) -> Moment {
+pub(super) fn before(at: Moment, then: UnixMillis) -> Moment {
     let age = Duration::from_millis(at.unix.get().saturating_sub(then.get()));
     Moment {
         now: at.now.saturating_sub(age),

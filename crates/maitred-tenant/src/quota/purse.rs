@@ -46,6 +46,18 @@ struct Flight {
     sent: Time,
 }
 
+/// What a ledger says was used, for as long as the store has not spoken.
+#[derive(Clone, Copy, Debug, Default)]
+struct Past {
+    used: u64,
+    /// The day or month that it is of.
+    period: u64,
+    /// When the last of these calls arrived.
+    latest: Time,
+    /// The question that was answered so.
+    question: u64,
+}
+
 /// What one gateway holds of one counter. Amounts are in the store's units.
 #[derive(Clone, Debug)]
 pub(super) struct Purse {
@@ -64,8 +76,9 @@ pub(super) struct Purse {
     flight: Option<Flight>,
     last_ask: Option<Time>,
     known: Known,
-    /// What nobody held when the store last spoke; the whole amount before.
+    /// What nobody held when the store last spoke; before, the whole amount but for what a ledger says was used.
     free: u64,
+    past: Past,
     gateways: u64,
     /// When the store last spoke, or time was last forgiven without it.
     since: Time,
@@ -96,6 +109,7 @@ impl Purse {
             last_ask: None,
             known: Known::default(),
             free: terms.amount,
+            past: Past::default(),
             gateways: gateways.max(1),
             since: at.now,
             last_used: Time::ZERO,
@@ -105,6 +119,31 @@ impl Purse {
             is_alone: false,
             is_listed: false,
         }
+    }
+
+    /// Takes from a ledger what calls used of which the first and the last arrived then. It counts for as long as the store has not spoken. What
+    /// another question was answered counts no longer.
+    pub(super) fn recall(&mut self, question: u64, amount: u64, (first, last, at): (Moment, Moment, Moment)) {
+        let is_over = match self.terms.kind {
+            Terms::DAY | Terms::MONTH => self.period(last.unix) < self.period(at.unix),
+            Terms::MINUTE => at.now.since(last.now) >= MINUTE,
+            Terms::LIFE => at.now.since(last.now) >= LIFE,
+            _ => true,
+        };
+        if is_over || self.is_known() || self.told > 0 {
+            return;
+        }
+        let is_another_life = self.terms.kind == Terms::LIFE && first.now.since(self.past.latest) >= LIFE;
+        if self.past.question != question || is_another_life {
+            self.past.used = 0;
+        }
+        self.past = Past {
+            used: self.past.used.saturating_add(amount),
+            period: self.period(at.unix),
+            latest: last.now,
+            question,
+        };
+        self.since = at.now;
     }
 
     /// What of a call it counts.
@@ -143,7 +182,11 @@ impl Purse {
         self.is_alone = is_alone;
         self.terms = Terms::of(limit);
         if !self.is_known() && self.told == 0 {
-            self.free = self.terms.amount;
+            let period = self.period(at.unix);
+            if period > self.past.period && self.past.used > 0 {
+                self.begin_anew(at.now);
+            }
+            self.free = self.terms.amount.saturating_sub(self.past.used);
         }
         if self.is_held(at.now) {
             return;
@@ -183,6 +226,7 @@ impl Purse {
     }
 
     fn begin_anew(&mut self, now: Time) {
+        self.past.used = 0;
         self.free = self.terms.amount;
         self.ceiling = self.used();
         self.since = now;
@@ -361,6 +405,7 @@ impl Purse {
             self.is_called = true;
             return;
         };
+        self.past.used = 0;
         self.told = flight.spent;
         self.ceiling = flight.spent.saturating_add(word.held);
         self.granted = self.left();
@@ -387,8 +432,9 @@ impl Slot for Purse {
             Terms::PLACES => !self.is_short(),
             Terms::RATE => unused >= MINUTE,
             Terms::MINUTE => unused >= MINUTE && at.now.since(self.since) >= MINUTE,
+            Terms::DAY | Terms::MONTH if self.past.used > 0 => self.period(at.unix) > self.past.period,
             // What nobody has used of is as good as new.
-            Terms::LIFE if self.known.spent == 0 && self.used() == 0 => true,
+            Terms::LIFE if self.known.spent == 0 && self.used() == 0 && self.past.used == 0 => true,
             Terms::LIFE => unused >= LIFE && at.now.since(self.since) >= LIFE,
             _ => self.known.spent == 0 || self.period(at.unix) > self.known.period,
         };

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use super::counter::Mark;
 use super::limits::{Concerned, Limits};
+use super::past::{self, Lookback, Past};
 use super::purse::{Purse, StoreState};
 use super::table::{Place, Slot as _, Table};
 use super::terms::{Ask, LEASE_MILLIS, Word};
@@ -70,6 +71,8 @@ pub struct SharedQuota {
     is_hungry: bool,
     /// Those that may have something to ask, the next one to be looked at first.
     listed: VecDeque<Place>,
+    /// How often a ledger was asked.
+    questions: u64,
 }
 
 impl SharedQuota {
@@ -84,6 +87,7 @@ impl SharedQuota {
             heard: None,
             is_hungry: false,
             listed: VecDeque::new(),
+            questions: 0,
         }
     }
 
@@ -205,6 +209,41 @@ impl SharedQuota {
             purse.settle(Purse::units(limit, reserved), Purse::units(limit, spent));
             list(&mut self.listed, hold.place, purse);
         }
+    }
+
+    /// What a ledger is to be asked while the store is gone: of tokens and money, what all gateways used. Its answer goes to
+    /// [`SharedQuota::recall`].
+    pub fn lookbacks(&mut self, at: Moment) -> Vec<Lookback> {
+        self.questions += 1;
+        let is_measured = |one: &Concerned<'_>| one.limit.measure.is_of_usage();
+        past::lookbacks(self.limits.iter().filter(is_measured), at)
+    }
+
+    /// Takes a ledger's answer: of counters of which the store has not spoken, what was used is not free any more. Of one owner the
+    /// stretches have to come oldest first. Says whether there was room for all counters.
+    pub fn recall(&mut self, lookback: &Lookback, past: &Past<'_>, at: Moment) -> bool {
+        let mut is_whole = true;
+        let (first, last) = (past::before(at, past.first), past::before(at, past.last));
+        let concerning = self.limits.concerning(&past.subject).into_iter();
+        for Concerned { series, limit, .. } in concerning.filter(|one| lookback.is_for(one)) {
+            let (gateways, more) = (self.gateways, (1, past.subject.tenant));
+            let place = match self.table.look((series, limit), &past.subject) {
+                None => {
+                    self.table.make_room(more, &self.limits, at);
+                    let make = || Purse::new((series, limit), gateways, at);
+                    let has_room = self.table.has_room(more.0, more.1);
+                    has_room
+                        .then(|| self.table.find((series, limit), &past.subject, make))
+                        .flatten()
+                }
+                found => found,
+            };
+            match place.and_then(|place| self.table.get_mut(place)) {
+                Some(purse) => purse.recall(self.questions, limit.measure.of(past.used), (first, last, at)),
+                None => is_whole = false,
+            }
+        }
+        is_whole
     }
 
     /// How every counter of a subject stands: limit index and standing.

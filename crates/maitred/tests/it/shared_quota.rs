@@ -395,6 +395,41 @@ async fn without_the_store_gateways_go_on_with_their_part_or_refuse() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_starts_without_the_store_begins_where_the_ledger_says() {
+    let engines = Engine::start_several(1, &["--time-scale", "100"]).await;
+    let config = Config::engines(&engines)
+        .file("quotas: [{ name: daily, tokens_per_day: 3000 }]")
+        .file("ledger: { postgres: { env: LEDGER }, spool: spool }")
+        .file(&sharing(""));
+    let mut stores = Stores::both(&config).await;
+    let use_up = async |gateway: &Gateway, most: u64| {
+        let (mut used, mut calls) = (0, 0.0);
+        while used < most {
+            let answer = call("some", 30).send(gateway.address).await;
+            if answer.status() != 200 {
+                assert_eq!(answer.status(), 429);
+                break;
+            }
+            used += tokens_of(&answer);
+            calls += 1.0;
+        }
+        (used, calls)
+    };
+    let first = stores.gateway(Folder::new(), &config, 1).await;
+    let (used, calls) = use_up(&first, 1800).await;
+    eventually("the ledger to know", async || {
+        (first.metric("maitred_ledger_rows_total", &[]).await == 2.0 * calls).then_some(())
+    })
+    .await;
+    stores.redis.stop(Signal::Kill).await;
+    let second = stores.gateway(Folder::new(), &config, 1).await;
+    let (more, _) = use_up(&second, 3000).await;
+    // Its part is one in three of what is left, and not of all. Prompts are estimated, so a call may use a little more than it reserved.
+    let part = (3000 - used) / GATEWAYS as u64;
+    assert!(more.abs_diff(part) < CALL, "{more} of {part}");
+}
+
+#[tokio::test]
 async fn a_database_that_is_killed_has_every_row_when_it_comes_back() {
     let engines = Engine::start_several(1, &["--time-scale", "100"]).await;
     let config = Config::engines(&engines)

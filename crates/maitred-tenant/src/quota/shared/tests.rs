@@ -7,6 +7,8 @@ use maitred_types::UnixMillis;
 use super::*;
 use crate::quota::{Bank, Dimensions, LimitMatch, Measure};
 
+mod outage;
+
 const SUBJECT: Subject<'static> = Subject {
     tenant: "t",
     user: None,
@@ -59,6 +61,8 @@ struct Mishaps {
     /// Times when the store cannot be reached, of ten thousand steps, and whether it forgets everything then.
     outages: u64,
     forgets: bool,
+    /// Whether a gateway that starts while the store is gone asks a ledger, which knows what had ended so long ago.
+    ledger: Option<u64>,
 }
 
 /// A negative control: something that is broken on purpose.
@@ -214,7 +218,10 @@ impl World {
                 .extend(dead.calls.iter().map(|(_, wanted, _)| (self.now, *wanted)));
         }
         if self.now < self.outage_until {
-            self.slack += self.part();
+            self.slack += match self.mishaps.ledger {
+                Some(lag) => outage::ask_ledger(self, index, lag),
+                None => self.part(),
+            };
         }
         // As at the start of a gateway: it asks what there is before it serves.
         for name in self.bank.news(0) {
@@ -464,7 +471,7 @@ fn a_limit_holds_within_its_bound_when_gateways_die_and_the_store_goes() {
         late: 200,
         deaths: 20,
         outages: 20,
-        forgets: false,
+        ..Mishaps::default()
     };
     simulate(mishaps, |world| {
         world.calm();
@@ -492,9 +499,9 @@ fn a_store_that_forgets_is_told_again() {
     let mishaps = Mishaps {
         lost: 2,
         late: 50,
-        deaths: 0,
         outages: 20,
         forgets: true,
+        ..Mishaps::default()
     };
     simulate(mishaps, |world| {
         world.calm();
