@@ -38,7 +38,7 @@ pub(crate) async fn admit(State(console): State<Console>, mut request: Request, 
                 diff: serde_json::Value::Null,
                 version: None,
             };
-            console.runtime.note_act("denied", &actor, deed);
+            console.runtime.note_denied(&actor, deed);
             let why = format!(
                 "this needs the role `{role}`, and `{}` has the role `{}`",
                 actor.name, actor.role

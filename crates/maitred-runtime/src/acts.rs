@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use maitred_obs::rfc3339;
-use maitred_store::audit::{Act, NotEntered};
+use maitred_store::audit::{Act, Caller, NotEntered, Refusal};
 use maitred_tenant::Actor;
 use serde_json::Value;
 
@@ -35,7 +35,21 @@ impl Runtime {
         audit.enter_durably(&self.act("change", actor, deed), PATIENCE).await
     }
 
-    /// Enters what was done already, or what `actor` was not allowed to do (`denied`). Nobody waits for it.
+    /// Enters what `actor` was not allowed to do. Nobody waits for it.
+    pub fn note_denied(&self, actor: &Actor, deed: Deed<'_>) {
+        let Some(audit) = self.audit() else { return };
+        let refusal = Refusal {
+            caller: Caller {
+                by: Some(actor.name.as_ref().into()),
+                ..Caller::default()
+            },
+            fault: "denied",
+            request_id: "",
+        };
+        audit.enter_refusal(refusal, Some(&self.act("denied", actor, deed)));
+    }
+
+    /// Enters what was done already. Nobody waits for it.
     pub fn note_act(&self, kind: &'static str, actor: &Actor, deed: Deed<'_>) {
         if let Some(audit) = self.audit() {
             audit.enter(&self.act(kind, actor, deed));

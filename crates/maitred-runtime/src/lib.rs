@@ -59,7 +59,7 @@ pub use ledger::{CallFacts, Ended, Kept};
 pub use maitred_config::{Change, ChangeRefusal};
 pub use maitred_route::{Facts, Hop, NoRoute, Plan, Planned, TargetId};
 pub use maitred_sched::Delivery;
-pub use maitred_store::audit::{CallEnded, NotEntered};
+pub use maitred_store::audit::{CallEnded, Caller, NotEntered, Refusal};
 pub use maitred_store::ledger::{Expected, Unavailable};
 pub use maitred_tenant::{
     Actor, Amount, CertificateName, CertificateNames, NewKey, Price, Principal, Role, Standing, Subject,

@@ -7,6 +7,7 @@
 
 mod entry;
 mod queue;
+mod refusals;
 mod retention;
 mod verify;
 mod writer;
@@ -21,6 +22,7 @@ use maitred_types::UnixMillis;
 use serde::Serialize;
 
 pub use entry::{Act, CallEnded};
+pub use refusals::{Caller, Refusal};
 pub use retention::Retention;
 pub use verify::{Removal, Report, Segment, Verdict, segments, verify};
 
@@ -91,7 +93,7 @@ impl Audit {
         std::fs::create_dir_all(folder).map_err(failed)?;
         let lock = lock(folder)?;
         let (open, found) = newest(folder, (options.now)())?;
-        let shared = Shared::new(options.on_failure, found.head, meters);
+        let shared = Shared::new(options, found.head, meters);
         let audit = Self {
             shared: Arc::clone(&shared),
             now: options.now,
@@ -143,6 +145,16 @@ impl Audit {
         }
     }
 
+    /// Enters that a call was refused. The first of its caller and fault within a second has `entry`, if there is one; the others are
+    /// counted, and entered together. So whoever is refused over and over cannot fill the disk. Nobody waits for it.
+    pub fn enter_refusal(&self, refusal: Refusal<'_>, entry: Option<&impl Serialize>) {
+        if self.shared.refuse(refusal, entry.is_some())
+            && let Some(entry) = entry
+        {
+            self.enter(entry);
+        }
+    }
+
     /// Enters something and waits until the disk has it.
     ///
     /// # Errors
@@ -165,6 +177,7 @@ impl Audit {
     /// Enters that the gateway ends, and writes out what there is, if the disk takes it within `limit`. Blocks for as long. Says
     /// whether all was written.
     pub fn close(&self, limit: Duration) -> bool {
+        self.shared.close_counts();
         self.enter(&entry::Ended {
             kind: "end",
             at: rfc3339((self.now)()),

@@ -75,16 +75,19 @@ impl CallEnded<'_> {
             &mut self.endpoint,
         ];
         for text in whole.into_iter().chain(parts.into_iter().flatten()) {
-            if text.len() > TEXT_MAX {
-                *text = text.get(..text.floor_char_boundary(TEXT_MAX)).unwrap_or_default();
-                is_cut = true;
-            }
+            is_cut |= text.len() > TEXT_MAX;
+            *text = cut(text);
         }
         Self {
             cut: self.cut || is_cut,
             ..self
         }
     }
+}
+
+/// As much of `text` as an entry takes.
+pub(super) fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(TEXT_MAX)).unwrap_or_default()
 }
 
 /// An act of administration.

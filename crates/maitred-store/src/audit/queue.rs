@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use maitred_obs::AuditMeters;
+use maitred_types::UnixMillis;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use super::OnFailure;
+use super::refusals::{Refusal, Refusals, RefusedCalls};
+use super::{AuditOptions, OnFailure, members};
 use crate::chain::Head;
 
 /// Bytes that may wait for the disk before no call begins, or, if calls go on, before entries are lost.
@@ -16,12 +18,16 @@ const WAITING_MAX: usize = 8 << 20;
 /// Bytes that wait at most where no call begins: those of calls that had begun.
 const HELD_MAX: usize = 64 << 20;
 
+/// How long counts of refused calls wait at least.
+const COUNTED: Duration = Duration::from_millis(500);
+
 /// What calls, acts and the writer share.
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
     told: Condvar,
     on_failure: OnFailure,
+    now: fn() -> UnixMillis,
     is_failing: AtomicBool,
     meters: AuditMeters,
 }
@@ -30,6 +36,7 @@ pub(super) struct Shared {
 struct State {
     /// Members of entries, each followed by a line's end.
     bytes: Vec<u8>,
+    refusals: Refusals,
     waiting: Vec<oneshot::Sender<()>>,
     lost: u64,
     head: Head,
@@ -50,10 +57,11 @@ pub(super) struct Taken {
 }
 
 impl Shared {
-    pub(super) fn new(on_failure: OnFailure, head: Head, meters: AuditMeters) -> Arc<Self> {
+    pub(super) fn new(options: &AuditOptions, head: Head, meters: AuditMeters) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
                 bytes: Vec::new(),
+                refusals: Refusals::default(),
                 waiting: Vec::new(),
                 lost: 0,
                 head,
@@ -62,7 +70,8 @@ impl Shared {
                 is_over: false,
             }),
             told: Condvar::new(),
-            on_failure,
+            on_failure: options.on_failure,
+            now: options.now,
             is_failing: AtomicBool::new(false),
             meters,
         })
@@ -74,16 +83,48 @@ impl Shared {
     }
 
     pub(super) fn push(&self, members: &[u8]) {
+        self.push_into(&mut self.state.lock(), members);
+    }
+
+    fn push_into(&self, state: &mut State, members: &[u8]) {
         let limit = match self.on_failure {
             OnFailure::Continue => WAITING_MAX,
             OnFailure::Refuse => HELD_MAX,
         };
-        let mut state = self.state.lock();
         if state.bytes.len() + members.len() > limit {
-            self.count_lost(&mut state);
+            self.count_lost(state);
             return;
         }
-        self.append(&mut state, members);
+        self.append(state, members);
+    }
+
+    /// Takes a refused call, and says whether it is to have the entry of its own that it may have.
+    pub(super) fn refuse(&self, refusal: Refusal<'_>, has_entry: bool) -> bool {
+        let now = (self.now)();
+        let mut state = self.state.lock();
+        let counts = state.refusals.close_before(now);
+        self.push_counts(&mut state, &counts);
+        if state.refusals.is_empty() {
+            // The writer waits for the end of the second from now on.
+            self.told.notify_all();
+        }
+        state.refusals.note(refusal, has_entry)
+    }
+
+    /// Enters what is counted so far.
+    pub(super) fn close_counts(&self) {
+        let mut state = self.state.lock();
+        let counts = state.refusals.close();
+        self.push_counts(&mut state, &counts);
+    }
+
+    fn push_counts(&self, state: &mut State, counts: &[RefusedCalls]) {
+        for count in counts {
+            match members(count) {
+                Some(members) => self.push_into(state, &members),
+                None => self.count_lost(state),
+            }
+        }
     }
 
     /// An entry is lost. The next one that is written tells of it.
@@ -152,13 +193,26 @@ impl Shared {
     /// Waits for entries and takes them all; `None` when there will be none.
     pub(super) fn take(&self) -> Option<Taken> {
         let mut state = self.state.lock();
-        while state.bytes.is_empty() {
+        loop {
+            let counts = match state.is_closed {
+                true => state.refusals.close(),
+                false => state.refusals.close_before((self.now)()),
+            };
+            self.push_counts(&mut state, &counts);
+            if !state.bytes.is_empty() {
+                break;
+            }
             if state.is_closed {
                 state.is_over = true;
                 self.told.notify_all();
                 return None;
             }
-            self.told.wait(&mut state);
+            if state.refusals.is_empty() {
+                self.told.wait(&mut state);
+            } else {
+                // Woken up or not, the counts are looked at again.
+                let _timed_out = self.told.wait_for(&mut state, COUNTED);
+            }
         }
         Some(Taken {
             bytes: std::mem::take(&mut state.bytes),

@@ -79,10 +79,11 @@ async fn a_call_leaves_who_called_what_and_what_answered() {
     assert_eq!(with(&key(2).0, chat().replace(MODEL, "nothing")).await, 404);
     assert_eq!(with(&key(3).0, chat()).await, 401);
     let calls = entries(&gateway, "call", 3).await;
+    assert_eq!(calls.len(), 3, "of who is not let in there are only counts: {calls:#?}");
+    let refused = entries(&gateway, "refused", 1).await.remove(0);
     assert_eq!(
-        calls.len(),
-        3,
-        "who is not let in leaves an access record only: {calls:#?}"
+        (&refused["fault"], &refused["calls"], &refused["tenant"]),
+        (&"invalid_key".into(), &1.into(), &Value::Null)
     );
     let first = &calls[0];
     let said =
@@ -109,7 +110,7 @@ async fn a_call_leaves_who_called_what_and_what_answered() {
         .await
         .success();
     assert!(
-        csv.starts_with("n,at,kind,request_id,tenant,user,") && csv.lines().count() == 6,
+        csv.starts_with("n,at,kind,request_id,tenant,user,") && csv.lines().count() == 7,
         "{csv}"
     );
 }
@@ -171,6 +172,52 @@ async fn one_byte_is_noticed(folder: &Path) {
     assert!(
         refused.code == Some(1) && refused.stderr.contains("BROKEN"),
         "{refused:?}"
+    );
+}
+
+/// However often somebody is refused, the audit grows by a few entries a second, which say how often that was.
+#[tokio::test]
+async fn who_is_refused_over_and_over_does_not_fill_the_audit() {
+    let engines = Engine::start_several(1, &["--time-scale", "10"]).await;
+    let gateway = Gateway::ready(&Config::engines(&engines).file(AUDIT)).await;
+    let ask = async |key: String, model: &str| {
+        let body = chat().replace(MODEL, model);
+        Request::post(CHAT, body)
+            .bearer(&key)
+            .send(gateway.address)
+            .await
+            .status()
+    };
+    for _ in 0..100 {
+        assert_eq!(ask(key(1).0, "nothing").await, 404);
+        assert_eq!(ask(key(200).0, MODEL).await, 401);
+    }
+    for _ in 0..10 {
+        assert_eq!(ask(key(1).0, MODEL).await, 200);
+    }
+    let mut gateway = gateway;
+    gateway.child.signal(Signal::Terminate);
+    assert_eq!(gateway.child.exit().await.code(), Some(0));
+    let all = export(&folder(&gateway)).await;
+    assert_eq!(all.last().unwrap()["kind"], "end");
+    let of = |kind: &str, fault: Value| {
+        all.iter()
+            .filter(move |entry| entry["kind"] == kind && entry["fault"] == fault)
+            .collect::<Vec<_>>()
+    };
+    let counted = |fault: &str| {
+        of("refused", fault.into())
+            .iter()
+            .map(|entry| entry["calls"].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    let own = of("call", "model_not_found".into()).len() as u64;
+    assert_eq!((own + counted("model_not_found"), counted("invalid_key")), (100, 100));
+    assert!(own < 50, "{own} of 100 have entries of their own");
+    assert_eq!(
+        of("call", Value::Null).len(),
+        10,
+        "what was served has entries of its own"
     );
 }
 
