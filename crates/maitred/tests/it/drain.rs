@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use maitred_test::load::Ending;
 use maitred_test::{BodyEnd, Connection, Request, Signal, eventually};
 
-use crate::table::{Config, Engine, Gateway, POOL};
+use crate::table::{Config, Engine, Gateway, MAITRED, POOL};
 use crate::traffic::{Running, all_clean, counted, endings, steady, streamed};
 
 mod endpoint;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maitred_test::{Http2, within};
+use maitred_test::{Folder, Http2, Start, within};
 use tokio::net::TcpStream;
 
 use super::*;
@@ -127,4 +127,26 @@ async fn without_calls_it_ends_at_once() {
     let _idle = Connection::open(gateway.address).await;
     gateway.child.signal(Signal::Interrupt);
     assert_eq!(gateway.child.exit().await.code(), Some(0));
+}
+
+/// A database that accepts and says nothing is waited for, but not by whoever wants the gateway to end.
+#[tokio::test]
+async fn a_signal_ends_a_start_that_waits() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://maitred@{}/maitred", silent.local_addr().unwrap());
+    let config = Config::of([silent.local_addr().unwrap()]).file("ledger: { postgres: { env: LEDGER }, spool: spool }");
+    let folder = Folder::new();
+    folder.write("maitred.yaml", &config.to_yaml());
+    let start = Start::new("gateway", MAITRED).env("LEDGER", url).folder(folder.path());
+    let mut child = start.args(["serve", "--config", "maitred.yaml"]).spawn();
+    // It has asked the database, and waits.
+    let (_asked, _) = within("the database to be asked", silent.accept()).await.unwrap();
+    child.signal(Signal::Terminate);
+    let status = within("the end", tokio::time::timeout(Duration::from_secs(5), child.exit())).await;
+    assert_eq!(status.expect("an end at once").code(), Some(0));
+    assert!(
+        child.output().contains("a signal during the start"),
+        "{}",
+        child.output()
+    );
 }

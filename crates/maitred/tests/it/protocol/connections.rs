@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use maitred_test::{Connection, End, Play, Request, ScriptedEndpoint, eventually, within};
+use maitred_test::{Connection, End, Http2, Play, Request, ScriptedEndpoint, eventually, vllm, within};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::{chat, one, streamed};
+use super::{chat, one, one_with, streamed};
 use crate::table::{CHAT, Config, Engine, Gateway, MODEL};
 
 /// How long it may take until an endpoint hears that nobody waits for its answer.
@@ -130,7 +130,7 @@ async fn an_old_client_gets_an_old_answer() {
 async fn an_endpoint_may_close_its_connection_after_any_answer() {
     let (endpoint, gateway) = one().await;
     // As uvicorn does when it restarts, without saying so before.
-    endpoint.on(CHAT, Play::json(200, &maitred_test::vllm::chat(MODEL, "one")).cut());
+    endpoint.on(CHAT, Play::json(200, &vllm::chat(MODEL, "one")).cut());
     let mut connection = Connection::open(gateway.address).await;
     for _ in 0..20 {
         assert_eq!(connection.call(&gateway.chat(chat(""))).await.status(), 200);
@@ -173,7 +173,7 @@ async fn a_client_that_leaves_before_the_answer_cancels_it() {
 
 #[tokio::test]
 async fn a_client_that_leaves_in_mid_stream_cancels_it() {
-    let event = maitred_test::vllm::chat_event(MODEL, "word");
+    let event = vllm::chat_event(MODEL, "word");
     let (gateway, _endpoint) = leave(Play::stream().chunk(event).hang(), streamed()).await;
     let record = gateway.until_records(1).await.remove(0);
     assert_eq!(
@@ -207,4 +207,26 @@ async fn an_engine_stops_working_for_a_client_that_left() {
     let fallen = eventually("three to stop", async || (running().await == 1).then_some(()));
     assert!(tokio::time::timeout(CANCELLED_WITHIN, fallen).await.is_ok());
     assert!(clients.remove(0).event().await.is_some(), "the one that stayed goes on");
+}
+
+/// A stream whose client grants it no more room is not asked for the rest, and yet it must not be held for as long as a call may take.
+#[tokio::test]
+async fn an_http2_client_that_takes_nothing_is_given_up() {
+    let (endpoint, gateway) = one_with(|config| config.file("timeouts: { idle: 500ms }")).await;
+    // More than the client and all buffers on the way hold.
+    let word = vllm::chat_event(MODEL, &"word ".repeat(2000));
+    let play = (0..1600).fold(Play::stream(), |play, _| play.chunk(word.as_str()));
+    endpoint.once(CHAT, play.hang());
+    let client = Http2::open(gateway.address).await;
+    let answer = client
+        .begin(client.request(CHAT, &gateway.key, &streamed()))
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 200);
+    let record = &gateway.until_records(1).await[0];
+    assert_eq!(record["outcome"], "client_closed", "{record}");
+    assert_eq!(endpoint.next_on(CHAT).await.ended().await, End::CallerClosed);
+    gateway.until_idle().await;
+    // The connection itself is sound.
+    assert_eq!(client.post(CHAT, &gateway.key, &chat("")).await.0, 200);
 }
