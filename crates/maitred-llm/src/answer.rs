@@ -94,10 +94,11 @@ impl AnswerTap {
     }
 
     /// What the endpoint said, and an estimate for what it did not say, marked as such: `input` for the prompt, and for the output
-    /// the answer's bytes by the same ratio as prompts are estimated.
+    /// the answer's bytes by the same ratio as prompts are estimated, but no more than `most`, if the endpoint was told not to make more.
     #[must_use]
-    pub fn usage(&self, input: TokenCount) -> Usage {
+    pub fn usage(&self, input: TokenCount, most: Option<TokenCount>) -> Usage {
         let output = TokenCount::saturating_from(self.bytes.div_ceil(BYTES_PER_TOKEN as u64));
+        let output = most.map_or(output, |most| output.min(most));
         self.counts().usage_or(input, output)
     }
 

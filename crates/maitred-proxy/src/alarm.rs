@@ -20,6 +20,8 @@ pub(crate) struct AnswerLimits {
     pub(crate) deadline: Time,
     /// The prompt's tokens, in case the endpoint does not say.
     pub(crate) input: TokenCount,
+    /// The most output that the endpoint was told to make, if it was.
+    pub(crate) output: Option<TokenCount>,
 }
 
 /// Rings when an answer has been silent, or its call has lasted, for too long.

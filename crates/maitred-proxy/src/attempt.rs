@@ -362,6 +362,7 @@ impl Call {
             idle: self.timeouts.idle,
             deadline: self.deadline,
             input: self.input,
+            output: self.output_limit,
         }
     }
 
@@ -444,7 +445,7 @@ fn usage(body: &[u8], call: &Call) -> Option<Usage> {
     let mut tap = AnswerTap::new();
     tap.feed(body);
     if call.kind.is_inference() {
-        Some(tap.usage(call.input))
+        Some(tap.usage(call.input, call.output_limit))
     } else {
         tap.reported()
     }

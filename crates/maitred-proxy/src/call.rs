@@ -142,7 +142,11 @@ fn admit(
     let limited = quota::reserve(account, edited.input, edited.most, price.as_deref())?;
     if let (Some(each), Body::Edited(edits, answers)) = (limited, &mut edited.body) {
         edits.limit_output(kind, each);
-        edited.output_limit = Some(TokenCount::saturating_from(each.saturating_mul(*answers)));
+        let told = TokenCount::saturating_from(each.saturating_mul(*answers));
+        edited.output_limit = Some(told);
+        // The endpoint is told so, so nothing that nobody saw is taken to be more: neither if the client leaves nor if the gateway dies.
+        edited.bound.tokens = edited.bound.tokens.min(told);
+        edited.output = edited.output.min(told);
     }
     let expected = kind.is_inference().then_some((edited.input, edited.output));
     account.billing = Billing::admitted(price, expected, edited.bound);

@@ -196,6 +196,7 @@ pub(crate) async fn read_body(
             idle: limits.idle,
             deadline: limits.deadline,
             input: TokenCount::ZERO,
+            output: None,
         },
         clock,
     );

@@ -75,6 +75,8 @@ pub(crate) struct Through {
     alarm: Alarm,
     /// The prompt's tokens, in case the endpoint does not say.
     input: TokenCount,
+    /// The most output that it can have, if that is known.
+    output: Option<TokenCount>,
 }
 
 impl Through {
@@ -87,6 +89,7 @@ impl Through {
             tap: AnswerTap::new(),
             alarm,
             input: limits.input,
+            output: limits.output,
         }
     }
 
@@ -161,7 +164,7 @@ impl Through {
     }
 
     fn settle(&mut self) {
-        self.account.usage = Some(self.tap.usage(self.input));
+        self.account.usage = Some(self.tap.usage(self.input, self.output));
     }
 }
 

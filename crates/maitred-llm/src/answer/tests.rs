@@ -125,13 +125,16 @@ fn a_value_over_the_limit_counts_as_absent() {
 
 #[test]
 fn an_answer_without_usage_is_estimated_by_its_bytes() {
-    let usage = tap(br#"{"text":"01234567890"}"#).usage(TokenCount::new(7));
+    let usage = tap(br#"{"text":"01234567890"}"#).usage(TokenCount::new(7), None);
     assert_eq!((usage.input.get(), usage.output.get()), (7, 6));
     assert_eq!(usage.source, UsageSource::Estimated);
+    // No more than the call may have.
+    let usage = tap(br#"{"text":"01234567890"}"#).usage(TokenCount::new(7), Some(TokenCount::new(5)));
+    assert_eq!((usage.input.get(), usage.output.get()), (7, 5));
     // What was said stays said.
-    let usage = tap(br#"{"usage":{"prompt_tokens":3}}"#).usage(TokenCount::new(7));
+    let usage = tap(br#"{"usage":{"prompt_tokens":3}}"#).usage(TokenCount::new(7), None);
     assert_eq!((usage.input.get(), usage.output.get()), (3, 8));
     assert_eq!(usage.source, UsageSource::Estimated);
-    assert_eq!(AnswerTap::new().usage(TokenCount::ZERO).output, TokenCount::ZERO);
+    assert_eq!(AnswerTap::new().usage(TokenCount::ZERO, None).output, TokenCount::ZERO);
     assert!(AnswerTap::new().is_empty());
 }

@@ -1,8 +1,9 @@
 //! Quotas: what a call reserves, what it is refused with, and what its answer says of the limits.
 
-use maitred_test::{Answer, Play, Request, ScriptedEndpoint, vllm};
+use maitred_test::{Answer, Connection, Play, Request, ScriptedEndpoint, Signal, eventually, vllm};
 use serde_json::{Value, json};
 
+use crate::ledger::{LEDGER, laid, served, usage};
 use crate::table::{CHAT, Config, Engine, Gateway, MODEL, key};
 
 /// A call of so many output tokens, for the key of that number.
@@ -206,9 +207,70 @@ async fn the_limits_are_told_in_the_callers_dialect_and_change_with_the_file() {
 
     // With the quota gone everything goes, without a word of limits.
     gateway.rewrite(&config);
-    maitred_test::eventually("the new file to hold", async || {
+    eventually("the new file to hold", async || {
         let answer = message(1).send(gateway.address).await;
         (answer.status() == 200 && answer.header("anthropic-ratelimit-requests-limit").is_none()).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_nobody_saw_is_taken_to_be_no_more_than_the_endpoint_was_told() {
+    const PATH: &str = "/v1/completions";
+    let endpoint = ScriptedEndpoint::start(MODEL).await;
+    let config = Config::of([endpoint.address()])
+        .file("timeouts: { connect: 200ms, first_token: 300ms, idle: 300ms, total: 300ms }")
+        .file(LEDGER)
+        .file(&quotas("  - { name: daily, tokens_per_day: 3000 }"));
+    let gateway = served(laid(&config).await, &config, 1).await;
+    let call = |more: &Value| {
+        let mut body = json!({ "model": MODEL, "prompt": "Hi", "n": 2 });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Request::post(PATH, body.to_string()).bearer(&key(1).0)
+    };
+    // Within the time that the call has, thirty tokens of each answer could have been made; sixteen is what the path allows.
+    endpoint.on(PATH, Play::silence());
+    assert_eq!(call(&json!({})).send(gateway.address).await.status(), 504);
+    let record = gateway.until_records(1).await.remove(0);
+    assert_eq!(
+        (&record["output_tokens"], &record["usage_source"]),
+        (&json!(32), &json!("estimated"))
+    );
+    // What the client says binds as well, for each answer.
+    assert_eq!(
+        call(&json!({ "max_tokens": 3 })).send(gateway.address).await.status(),
+        504
+    );
+    assert_eq!(gateway.until_records(2).await[1]["output_tokens"], 6);
+    // An answer that does not say what it used is not taken for more by its length.
+    endpoint.on(
+        PATH,
+        Play::json(200, &format!(r#"{{"choices":[],"text":"{}"}}"#, "x".repeat(400))),
+    );
+    assert_eq!(call(&json!({})).send(gateway.address).await.status(), 200);
+    assert_eq!(gateway.until_records(3).await[2]["output_tokens"], 32);
+    // Nor is what the gateway's death cut short.
+    endpoint.on(PATH, Play::silence());
+    let before = endpoint.received_on(PATH).len();
+    let mut connection = Connection::open(gateway.address).await;
+    connection.send(&call(&json!({})).to_bytes()).await;
+    eventually("the call to arrive", async || {
+        (endpoint.received_on(PATH).len() > before).then_some(())
+    })
+    .await;
+    let Gateway { mut child, folder, .. } = gateway;
+    child.kill().await;
+    // The next start asks the endpoint for a token before it is ready.
+    endpoint.on(PATH, Play::json(200, &vllm::completion(MODEL)));
+    let gateway = served(folder, &config, 1).await;
+    let Gateway { mut child, folder, .. } = gateway;
+    child.signal(Signal::Terminate);
+    assert!(child.exit().await.success());
+    let lines = usage(&folder, "outcome").await;
+    let of = |outcome: &str| lines.iter().find(|line| line["outcome"] == outcome).unwrap();
+    assert_eq!(
+        (&of("interrupted")["calls"], &of("interrupted")["output_tokens"]),
+        (&json!(1), &json!(32))
+    );
+    assert_eq!(of("failed")["output_tokens"], 38);
 }
