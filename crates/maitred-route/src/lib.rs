@@ -5,6 +5,8 @@
 
 mod facts;
 mod plan;
+pub mod release;
+pub mod rollout;
 mod routing;
 mod target;
 
