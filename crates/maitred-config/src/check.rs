@@ -28,6 +28,7 @@ mod process;
 mod profiles;
 mod quotas;
 mod routes;
+mod rules;
 pub(crate) mod scenario;
 mod shadows;
 mod sharing;

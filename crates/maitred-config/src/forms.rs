@@ -6,6 +6,7 @@
 mod address;
 mod amount;
 mod duration;
+mod hours;
 mod moment;
 mod names;
 mod share;
@@ -17,9 +18,12 @@ pub use address::WebUrl;
 pub(crate) use address::{HostName, HostPort, Socket};
 pub(crate) use amount::AmountText;
 pub(crate) use duration::TimeSpan;
+pub(crate) use hours::{HoursText, OffsetText};
 pub(crate) use moment::Moment;
 pub use moment::moment;
-pub(crate) use names::{ClaimText, FigureText, HeaderName, HttpPath, KeyHashText, MetricName, ModelPatternText};
+pub(crate) use names::{
+    ClaimText, FigureText, HeaderName, HttpPath, KeyHashText, MetricName, ModelPatternText, ValueText,
+};
 pub use names::{FilePath, Name};
 pub(crate) use share::Share;
 pub(crate) use size::Size;
@@ -107,6 +111,9 @@ text_forms!(
     AmountText,
     ClaimText,
     WebUrl,
+    HoursText,
+    OffsetText,
+    ValueText,
 );
 
 /// One form, as the walk and the reference see it.

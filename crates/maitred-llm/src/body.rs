@@ -205,6 +205,29 @@ impl BodyView {
         self.fields.tools
     }
 
+    /// Whether it brings tools, or functions as they were called before: at least one.
+    #[must_use]
+    pub fn has_tools(&self) -> bool {
+        let lists = [self.fields.tools, self.fields.functions];
+        let mut items = lists.into_iter().flatten().map(|span| self.raw(span).iter());
+        items.any(|raw| {
+            let mut bytes = raw.filter(|byte| !byte.is_ascii_whitespace());
+            bytes.next() == Some(&b'[') && bytes.next() != Some(&b']')
+        })
+    }
+
+    /// Whether there are images in its messages or its input.
+    #[must_use]
+    pub const fn has_images(&self) -> bool {
+        self.fields.images
+    }
+
+    /// Whether its answer has to be of a JSON schema.
+    #[must_use]
+    pub const fn wants_json_schema(&self) -> bool {
+        self.fields.json_schema
+    }
+
     /// Where the value of `system` (Anthropic) or `instructions` (Responses) lies.
     #[must_use]
     pub const fn system(&self) -> Option<Span> {

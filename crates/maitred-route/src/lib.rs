@@ -3,14 +3,24 @@
 //! This crate is pure: it reads no clock, draws no random number and knows no socket. What it needs of them comes in as
 //! arguments, so that a plan can be explained, replayed and tested without sending anything.
 
+mod choice;
+mod condition;
+mod cover;
 mod facts;
+mod hours;
 mod plan;
 pub mod release;
 pub mod rollout;
 mod routing;
+mod rule;
 mod target;
 
-pub use facts::Facts;
-pub use plan::{Hop, Plan, TargetId};
-pub use routing::{Choice, Choose, Fallback, NoRoute, Planned, Route, Routing, Share};
-pub use target::{Carries, Offer};
+pub use choice::{Choice, Choose, Share, Sticky};
+pub use condition::Condition;
+pub use cover::OutOfReach;
+pub use facts::{Degrade, Facts, Says, Shape};
+pub use hours::{Days, Hours, Offset, Schedule};
+pub use plan::{Evidence, Hop, Plan, Planned, TargetId};
+pub use routing::{Fallback, NoRoute, Place, Routing, TaskType, TaskTypes};
+pub use rule::{Route, Rule};
+pub use target::{Carries, Offer, Unfit};

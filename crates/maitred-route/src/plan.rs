@@ -1,9 +1,12 @@
 //! What is to be done with a call, before any of it is done.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_types::{DegradeKind, DegradeReasons};
+use maitred_types::{DegradeKind, DegradeReason, DegradeReasons, ModelName};
 use smallvec::SmallVec;
+
+use crate::target::Unfit;
 
 /// The place of a target in the table of all targets, which the settings of a gateway have in one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,12 +48,36 @@ impl Plan {
 
     /// The place of the next hop after the one at `from` that is there for `reason`.
     #[must_use]
-    pub fn next(&self, from: usize, reason: maitred_types::DegradeReason) -> Option<usize> {
+    pub fn next(&self, from: usize, reason: DegradeReason) -> Option<usize> {
         let rest = self.hops.iter().enumerate().skip(from + 1);
         rest.filter(|(_, hop)| hop.on.contains(reason))
             .map(|(place, _)| place)
             .next()
     }
+}
+
+/// Where a call is to be tried, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The name of the route or of the pool's model that was asked for.
+    pub asked: ModelName,
+    /// The targets.
+    pub plan: Plan,
+    /// What they follow from.
+    pub evidence: Evidence,
+}
+
+/// Why a plan is as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// The rule that the call meets; none if its route has none that it meets.
+    pub rule: Option<Arc<str>>,
+    /// The rules before that one, each with the first of its conditions that the call does not meet, as the configuration calls it.
+    pub missed: SmallVec<[(Arc<str>, &'static str); 2]>,
+    /// Targets of the route that are not in the plan although they would be otherwise.
+    pub skipped: SmallVec<[(TargetId, Unfit); 2]>,
+    /// Why the plan begins with a fallback, if it does: what is said of an answer from there.
+    pub entry: Option<DegradeReason>,
 }
 
 #[cfg(test)]

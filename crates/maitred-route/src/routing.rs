@@ -1,14 +1,18 @@
 //! The table of targets, the routes over it, and how a route becomes a plan.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_types::{DegradeReason, DegradeReasons, ModelName};
 use smallvec::SmallVec;
 
-use crate::facts::Facts;
-use crate::plan::{Hop, Plan, TargetId};
-use crate::target::Offer;
+use crate::choice::{Choice, Choose, Share};
+use crate::condition::Condition;
+use crate::facts::{Degrade, Facts};
+use crate::plan::{Evidence, Hop, Plan, Planned, TargetId};
+use crate::rule::Route;
+use crate::target::{Estimate, Offer, Unfit};
 
 /// What lets a call go from one target to the next of those that its rule names: whatever may pass elsewhere.
 const MOVES_ON: DegradeReasons = DegradeReasons::of(&[
@@ -19,72 +23,6 @@ const MOVES_ON: DegradeReasons = DegradeReasons::of(&[
     DegradeReason::ContextLength,
     DegradeReason::Unavailable,
 ]);
-
-/// Where the calls of a name go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The name that clients ask for.
-    pub model: ModelName,
-    /// Where calls go that no rule is for.
-    pub otherwise: Choice,
-    /// Where they go on, in order, when what they asked for does not answer.
-    pub fallback: Vec<Fallback>,
-}
-
-/// Targets, and how one of them is chosen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
-    /// The targets, in the order of the file; at least one.
-    pub targets: Vec<Share>,
-    /// How the first is chosen.
-    pub choose: Choose,
-}
-
-/// A target among those of a choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Which.
-    pub target: TargetId,
-    /// Its part of the calls, as against the sum of all parts.
-    pub weight: u32,
-    /// Most time that a call may spend there.
-    pub within: Option<Duration>,
-}
-
-/// How one of several targets is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choose {
-    /// The first; the others when it does not answer.
-    #[default]
-    Order,
-    /// By weight.
-    Weight,
-}
-
-impl Choose {
-    /// Every way, in order.
-    pub const ALL: &'static [Self] = &[Self::Order, Self::Weight];
-
-    /// The word in the configuration.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Order => "order",
-            Self::Weight => "weight",
-        }
-    }
-
-    /// What it does, for the reference page.
-    #[must_use]
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::Order => "The first; when it does not answer the next, and so on.",
-            Self::Weight => {
-                "By weight, so that each gets its part of the calls. When the chosen one does not answer, those that are the same model stand in."
-            }
-        }
-    }
-}
 
 /// A target that calls go on to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +35,24 @@ pub struct Fallback {
     pub within: Option<Duration>,
 }
 
+/// A type of task that calls are of which do not say themselves: the first whose conditions they meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskType {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What a call has to meet, all of it.
+    pub when: Vec<Condition>,
+}
+
+/// How the type of a call's task is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskTypes {
+    /// The header in which calls name it, in lower case.
+    pub header: Arc<str>,
+    /// What calls are that do not name it, the first that they meet.
+    pub types: Vec<TaskType>,
+}
+
 /// All targets and routes of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routing {
@@ -106,6 +62,21 @@ pub struct Routing {
     order: Vec<ModelName>,
     /// The target of each model of a pool, by its name there.
     direct: BTreeMap<ModelName, TargetId>,
+    tasks: TaskTypes,
+}
+
+/// A place in a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A target of a rule, or of those where no rule matches.
+    Target {
+        /// The place of the rule.
+        rule: Option<usize>,
+        /// Its place there.
+        target: usize,
+    },
+    /// A fallback.
+    Fallback(usize),
 }
 
 /// Why a name leads nowhere.
@@ -113,23 +84,16 @@ pub struct Routing {
 pub enum NoRoute {
     /// Nothing has this name.
     Unknown,
+    /// There is a route of this name, and no rule of it for this call's version.
+    Version,
     /// The caller may not use it.
     NotAllowed,
-}
-
-/// Where a call is to be tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
-    /// The name of the route or of the pool's model that was asked for.
-    pub asked: ModelName,
-    /// The targets.
-    pub plan: Plan,
 }
 
 impl Routing {
     /// A table of these targets, in their order, and these routes over them. A route takes the place of a target of its name.
     #[must_use]
-    pub fn new(offers: Vec<Offer>, routes: Vec<Route>) -> Self {
+    pub fn new(offers: Vec<Offer>, routes: Vec<Route>, tasks: TaskTypes) -> Self {
         let direct = offers
             .iter()
             .zip(0..)
@@ -139,6 +103,7 @@ impl Routing {
             order: routes.iter().map(|route| route.model.clone()).collect(),
             routes: routes.into_iter().map(|route| (route.model.clone(), route)).collect(),
             offers,
+            tasks,
         }
     }
 
@@ -148,49 +113,23 @@ impl Routing {
         &self.offers
     }
 
-    /// The routes, by name.
-    pub fn routes(&self) -> impl Iterator<Item = &Route> {
-        self.routes.values()
-    }
-
-    /// The route of that name.
+    /// What a target offers.
     #[must_use]
-    pub fn route(&self, model: &str) -> Option<&Route> {
-        self.routes.get(model)
+    pub fn offer(&self, target: TargetId) -> Option<&Offer> {
+        self.offers.get(usize::from(target.0))
     }
 
-    /// The place of the first target of a route, its fallbacks counted after its targets, that answers less than was asked for. None if
-    /// whatever answers is what was asked for.
+    /// The route of that name, with or without a version after `@`, and the version.
     #[must_use]
-    pub fn degrading(&self, route: &Route) -> Option<usize> {
-        let choice = &route.otherwise;
-        let asked = self.offer(choice.targets.first()?.target)?;
-        let is_less = |target| {
-            let offer = self.offer(target);
-            offer.is_some_and(|offer| offer.degrades(asked).is_some())
-        };
-        let moves_on = choice.choose != Choose::Weight;
-        let targets = choice.targets.iter().map(|share| (share.target, moves_on));
-        let mut all = targets.chain(route.fallback.iter().map(|fallback| (fallback.target, true)));
-        all.position(|(target, is_reached)| is_reached && is_less(target))
-    }
-
-    /// Where a call for `model` is to be tried.
-    ///
-    /// # Errors
-    /// Says why the name leads nowhere.
-    pub fn plan(&self, model: &str, facts: &Facts<'_>) -> Result<Planned, NoRoute> {
-        if let Some((asked, route)) = self.routes.get_key_value(model) {
-            return Ok(Planned {
-                asked: asked.clone(),
-                plan: self.planned(route, facts),
-            });
+    pub fn route<'m>(&self, model: &'m str) -> Option<(&Route, Option<&'m str>)> {
+        if let Some(route) = self.routes.get(model) {
+            return Some((route, None));
         }
-        let (asked, target) = self.direct.get_key_value(model).ok_or(NoRoute::Unknown)?;
-        Ok(Planned {
-            asked: asked.clone(),
-            plan: Plan::single(*target),
-        })
+        if self.direct.contains_key(model) {
+            return None;
+        }
+        let (name, version) = model.rsplit_once('@')?;
+        Some((self.routes.get(name)?, Some(version)))
     }
 
     /// Every name that a call may ask for, those of pools first, each in its order.
@@ -199,69 +138,210 @@ impl Routing {
         self.offers.iter().map(|offer| &offer.model).chain(own)
     }
 
-    fn planned(&self, route: &Route, facts: &Facts<'_>) -> Plan {
-        let choice = &route.otherwise;
-        let first = match choice.choose {
-            Choose::Order => 0,
-            Choose::Weight => drawn(&choice.targets, facts.draw),
+    /// The first place of a route at which a call may be answered with less than it asks for, if there is one.
+    #[must_use]
+    pub fn degrading(&self, route: &Route) -> Option<Place> {
+        let differ = |one: TargetId, two: TargetId| {
+            let (one, two) = (self.offer(one), self.offer(two));
+            one.zip(two).is_some_and(|(one, two)| one.degrades(two).is_some())
         };
-        let asked = choice.targets.get(first).and_then(|share| self.offer(share.target));
-        let degrades = |target| asked.and_then(|asked| self.offer(target)?.degrades(asked));
-        let mut hops = SmallVec::new();
-        let rest = choice.targets.iter().enumerate().filter(|(place, _)| *place != first);
-        for share in choice
-            .targets
-            .get(first)
-            .into_iter()
-            .chain(rest.map(|(_, share)| share))
-        {
-            let degrades = degrades(share.target);
+        for (place, (_, choice)) in route.choices().enumerate() {
+            let first = choice.targets.first().filter(|_| choice.choose != Choose::Weight);
+            let is_less = |share: &Share| first.is_some_and(|first| differ(share.target, first.target));
+            if let Some(target) = choice.targets.iter().position(is_less) {
+                let rule = (place < route.rules.len()).then_some(place);
+                return Some(Place::Target { rule, target });
+            }
+        }
+        let is_less = |fallback: &Fallback| {
+            let mut asked = route.choices().flat_map(|(_, choice)| &choice.targets);
+            asked.any(|share| differ(fallback.target, share.target))
+        };
+        route.fallback.iter().position(is_less).map(Place::Fallback)
+    }
+
+    /// The type of task of a call: what it says itself, else the first that its shape meets.
+    #[must_use]
+    pub fn task<'a>(&'a self, facts: &Facts<'a>) -> Option<&'a str> {
+        let meets = |task: &&TaskType| task.when.iter().all(|condition| condition.holds(facts));
+        facts
+            .task
+            .or_else(|| self.tasks.types.iter().find(meets).map(|task| &*task.name))
+    }
+
+    /// Where a call for `model` is to be tried.
+    ///
+    /// # Errors
+    /// Says why the name leads nowhere.
+    pub fn plan(&self, model: &str, facts: &Facts<'_>) -> Result<Planned, NoRoute> {
+        let Some((route, version)) = self.route(model) else {
+            let (asked, target) = self.direct.get_key_value(model).ok_or(NoRoute::Unknown)?;
+            if !(facts.may_use)(model) {
+                return Err(NoRoute::NotAllowed);
+            }
+            return Ok(Planned {
+                asked: asked.clone(),
+                plan: Plan::single(*target),
+                evidence: Evidence::default(),
+            });
+        };
+        let is_granted = |name: &str| (facts.may_use)(name);
+        if !(is_granted(route.model.as_str()) || version.is_some() && is_granted(model)) {
+            return Err(NoRoute::NotAllowed);
+        }
+        let facts = &Facts {
+            task: self.task(facts),
+            ..*facts
+        };
+        let mut evidence = Evidence::default();
+        let choice = choice(route, version, (facts, &mut evidence)).ok_or(NoRoute::Version)?;
+        let planner = Planner {
+            routing: self,
+            route,
+            facts,
+        };
+        let plan = planner.plan(choice, &mut evidence);
+        Ok(Planned {
+            asked: route.model.clone(),
+            plan,
+            evidence,
+        })
+    }
+}
+
+/// Where the route sends a call, with what has been looked at to find out. None if it asks for a version that no rule is for: then
+/// anything else would be another version than it asked for.
+fn choice<'r>(
+    route: &'r Route,
+    version: Option<&str>,
+    (facts, evidence): (&Facts<'_>, &mut Evidence),
+) -> Option<&'r Choice> {
+    for rule in &route.rules {
+        match rule.misses(version, facts) {
+            Some(condition) => evidence.missed.push((Arc::clone(&rule.name), condition)),
+            None => {
+                evidence.rule = Some(Arc::clone(&rule.name));
+                return Some(&rule.then);
+            }
+        }
+    }
+    version.is_none().then_some(&route.otherwise)
+}
+
+/// What the plan of one call is made of.
+struct Planner<'p> {
+    routing: &'p Routing,
+    route: &'p Route,
+    facts: &'p Facts<'p>,
+}
+
+impl Planner<'_> {
+    fn plan(&self, choice: &Choice, evidence: &mut Evidence) -> Plan {
+        let salt = evidence.rule.clone();
+        let salt = (self.route.model.as_str(), salt.as_deref().unwrap_or_default());
+        let mut unfit = None;
+        let shares = choice.order(self.facts, salt, |target| {
+            let why = self.lacks(target, choice.quality, Estimate::Doubted);
+            evidence.skipped.extend(why.map(|why| (target, why)));
+            unfit = unfit.or(why);
+            why.is_none()
+        });
+        let first = shares.first().or_else(|| choice.targets.first());
+        let asked = first.and_then(|share| self.routing.offer(share.target));
+        let mut hops = self.alternatives(choice, &shares, (asked, evidence));
+        if hops.is_empty() {
+            evidence.entry = unfit.map(Unfit::reason);
+        }
+        self.fallbacks(&mut hops, (asked, evidence));
+        if hops.is_empty() {
+            // Nothing can carry the call. What it asked for says so best.
+            evidence.entry = None;
+            hops.extend(first.map(|share| hop(share, DegradeReasons::NONE)));
+        }
+        Plan { hops }
+    }
+
+    /// The targets of the choice that the call may be tried on.
+    fn alternatives(
+        &self,
+        choice: &Choice,
+        shares: &[Share],
+        (asked, evidence): (Option<&Offer>, &mut Evidence),
+    ) -> SmallVec<[Hop; 2]> {
+        let mut hops: SmallVec<[Hop; 2]> = SmallVec::new();
+        for share in shares {
+            let on = if hops.is_empty() {
+                DegradeReasons::NONE
+            } else {
+                MOVES_ON
+            };
+            let degrades = self.degrades(share.target, asked);
             if choice.choose == Choose::Weight && degrades.is_some() {
                 continue;
             }
+            if degrades.is_some() && self.facts.degrade == Degrade::Refused {
+                evidence.skipped.push((share.target, Unfit::Refused));
+                continue;
+            }
             hops.push(Hop {
-                target: share.target,
-                on: if hops.is_empty() {
-                    DegradeReasons::NONE
-                } else {
-                    MOVES_ON
-                },
-                within: share.within,
                 degrades,
+                ..hop(share, on)
             });
         }
-        for fallback in &route.fallback {
+        hops
+    }
+
+    fn fallbacks(&self, hops: &mut SmallVec<[Hop; 2]>, (asked, evidence): (Option<&Offer>, &mut Evidence)) {
+        for fallback in &self.route.fallback {
             // What weights have chosen may also be a fallback of what they have not.
-            if hops.iter().any(|hop: &Hop| hop.target == fallback.target) {
+            if hops.iter().any(|hop| hop.target == fallback.target) {
+                continue;
+            }
+            let degrades = self.degrades(fallback.target, asked);
+            let unfit = match evidence.entry {
+                Some(entry) if hops.is_empty() && !fallback.on.contains(entry) => Some(Unfit::OtherReason),
+                _ if degrades.is_some() && self.facts.degrade == Degrade::Refused => Some(Unfit::Refused),
+                _ if !self.is_granted(fallback.target) => Some(Unfit::NotGranted),
+                _ => self.lacks(fallback.target, None, Estimate::Trusted),
+            };
+            if let Some(unfit) = unfit {
+                evidence.skipped.push((fallback.target, unfit));
                 continue;
             }
             hops.push(Hop {
                 target: fallback.target,
                 on: fallback.on,
                 within: fallback.within,
-                degrades: degrades(fallback.target),
+                degrades,
             });
         }
-        Plan { hops }
     }
 
-    fn offer(&self, target: TargetId) -> Option<&Offer> {
-        self.offers.get(usize::from(target.0))
+    fn degrades(&self, target: TargetId, asked: Option<&Offer>) -> Option<maitred_types::DegradeKind> {
+        self.routing.offer(target)?.degrades(asked?)
+    }
+
+    fn is_granted(&self, target: TargetId) -> bool {
+        let offer = self.routing.offer(target);
+        offer.is_some_and(|offer| (self.facts.may_use)(offer.model.as_str()))
+    }
+
+    fn lacks(&self, target: TargetId, quality: Option<u32>, estimate: Estimate) -> Option<Unfit> {
+        let offer = self.routing.offer(target)?;
+        if quality.is_some_and(|least| offer.quality.is_none_or(|quality| quality < least)) {
+            return Some(Unfit::Quality);
+        }
+        offer.carries.lacks(self.facts, estimate)
     }
 }
 
-/// The place of the target that a number stands for.
-fn drawn(targets: &[Share], draw: u64) -> usize {
-    let sum: u64 = targets.iter().map(|share| u64::from(share.weight)).sum();
-    // The high half of a product spreads the number over the sum without the bias of a remainder.
-    let mut left = u64::try_from((u128::from(draw) * u128::from(sum)) >> 64).unwrap_or(0);
-    for (place, share) in targets.iter().enumerate() {
-        match left.checked_sub(u64::from(share.weight)) {
-            Some(rest) => left = rest,
-            None => return place,
-        }
+fn hop(share: &Share, on: DegradeReasons) -> Hop {
+    Hop {
+        target: share.target,
+        on,
+        within: share.within,
+        degrades: None,
     }
-    0
 }
 
 #[cfg(test)]

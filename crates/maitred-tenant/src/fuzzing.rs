@@ -27,6 +27,8 @@ pub fn fuzz_token(data: &[u8]) {
         tenants: Vec::new(),
         user: ClaimPath::subject(),
         models: Some(ClaimPath::subject()),
+        groups: None,
+        kept: Vec::new(),
         task: None,
         leeway: Duration::ZERO,
     };

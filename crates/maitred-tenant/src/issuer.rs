@@ -13,6 +13,8 @@ use crate::{Algorithm, ModelGrant, ModelPattern, Token, TokenRefusal, UserId};
 const NAME_LEN_MAX: usize = 256;
 /// Most model patterns that a claim may list.
 const MODELS_MAX: usize = 256;
+/// Most values that are kept of a claim that lists them.
+const VALUES_MAX: usize = 256;
 /// The last second that a date may name: the end of the year 9999.
 const SECONDS_MAX: f64 = 253_402_300_799.0;
 
@@ -33,6 +35,10 @@ pub struct IssuerRules {
     pub user: ClaimPath,
     /// Where a token lists the models that it may use; all models, if nowhere.
     pub models: Option<ClaimPath>,
+    /// Where a token lists the groups of its user, if anywhere.
+    pub groups: Option<ClaimPath>,
+    /// Other claims that are looked at later.
+    pub kept: Vec<ClaimPath>,
     /// Where a token names the task.
     pub task: Option<ClaimPath>,
     /// How far the issuer's clock and ours may differ.
@@ -59,6 +65,10 @@ pub struct TokenGrant {
     pub user: Option<UserId>,
     /// Which models may be used.
     pub models: ModelGrant,
+    /// The groups of the user.
+    pub groups: Vec<Arc<str>>,
+    /// What the claims say that are looked at later.
+    pub claims: Vec<(ClaimPath, Vec<Arc<str>>)>,
     /// The task they belong to.
     pub task: Option<Arc<str>>,
     /// The first instant at which it is no longer valid, the leeway included.
@@ -84,6 +94,16 @@ impl IssuerRules {
             tenant: self.tenant(claims)?,
             user: self.user.name(claims)?.map(UserId::from),
             models: self.models(claims)?,
+            groups: self
+                .groups
+                .as_ref()
+                .map(|path| words(path.find(claims)))
+                .unwrap_or_default(),
+            claims: self
+                .kept
+                .iter()
+                .map(|path| (path.clone(), values(path.find(claims))))
+                .collect(),
             task: match &self.task {
                 None => None,
                 Some(path) => path.name(claims)?.map(Arc::from),
@@ -166,6 +186,28 @@ impl IssuerRules {
     }
 }
 
+/// The texts of a claim that lists some, with blanks between them or as a list.
+fn words(claim: Option<&Value>) -> Vec<Arc<str>> {
+    match claim {
+        Some(Value::String(text)) => text.split_whitespace().take(VALUES_MAX).map(Arc::from).collect(),
+        other => values(other),
+    }
+}
+
+/// What a claim says, one value or several; nothing of what is neither text nor number nor flag.
+fn values(claim: Option<&Value>) -> Vec<Arc<str>> {
+    let value = |value: &Value| match value {
+        Value::String(text) if text.len() <= NAME_LEN_MAX => Some(Arc::from(text.as_str())),
+        Value::Number(_) | Value::Bool(_) => Some(Arc::from(value.to_string())),
+        _ => None,
+    };
+    match claim {
+        Some(Value::Array(several)) => several.iter().filter_map(value).take(VALUES_MAX).collect(),
+        Some(one) => value(one).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
 /// A date: seconds since the Unix epoch, perhaps with a fraction (RFC 7519, section 2).
 fn moment(claims: &Map<String, Value>, name: &str) -> Result<Option<UnixMillis>, TokenRefusal> {
     let Some(claim) = claims.get(name) else {
@@ -197,6 +239,12 @@ impl ClaimPath {
             return Err(ClaimPathError);
         }
         Ok(Self(Arc::from(text)))
+    }
+
+    /// The text of the path.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// The claim that every issuer names users with.

@@ -166,6 +166,20 @@ impl Principal {
         self.token()?.task.as_deref()
     }
 
+    /// The groups of the user, as its token lists them.
+    #[must_use]
+    pub fn groups(&self) -> &[Arc<str>] {
+        self.token().map_or(&[], |token| &token.groups)
+    }
+
+    /// What a claim of the token says, if it is one that is looked at.
+    #[must_use]
+    pub fn claim(&self, path: &str) -> &[Arc<str>] {
+        let mut claims = self.token().map_or(&[][..], |token| &token.claims).iter();
+        let found = claims.find(|(known, _)| known.as_str() == path);
+        found.map_or(&[], |(_, values)| values)
+    }
+
     fn token(&self) -> Option<&TokenGrant> {
         match (&self.acts_for, &self.proof) {
             (Some(ActsFor::Signed(token)), _) | (_, Proof::Token(token)) => Some(token),

@@ -14,7 +14,7 @@ use crate::settings::AuthSettings;
 /// Shortest pepper, in bytes: as hard to guess as a 128-bit key, if it is random.
 const PEPPER_LEN_MIN: usize = 16;
 
-impl Checker<'_> {
+impl<'c> Checker<'c> {
     pub(super) fn auth(&mut self, raw: &raw::File, hasher: &KeyHasher) -> AuthSettings {
         let auth = &raw.auth;
         if raw.admin.changes.is_none()
@@ -33,7 +33,7 @@ impl Checker<'_> {
             );
         }
         let keys = Path::top("auth").key("keys");
-        let models = self.written(&["pools", "models", "name"]);
+        let models = self.model_names();
         let ids = auth.keys.iter().enumerate();
         self.unique(
             "key",
@@ -47,7 +47,7 @@ impl Checker<'_> {
         AuthSettings {
             keys: KeyRing::new(hasher.clone(), auth.keys.iter().map(grant).collect())
                 .unwrap_or_else(|_| KeyRing::empty()),
-            issuers: self.issuers(&auth.issuers),
+            issuers: self.issuers(raw),
             certificates: self.certificates(raw),
             require_user: auth.require_user,
             user_header: auth.user_header.as_str().to_owned(),
@@ -114,6 +114,13 @@ impl Checker<'_> {
         }
     }
 
+    /// Every name that a call may ask for.
+    pub(super) fn model_names(&self) -> Vec<&'c str> {
+        let mut names = self.written(&["pools", "models", "name"]);
+        names.extend(self.written(&["routes", "model"]));
+        names
+    }
+
     /// A pattern that no model fits grants nothing; most likely it is mistyped.
     pub(super) fn key_models(&mut self, patterns: &[ModelPatternText], models: &[&str], path: &Path) {
         for (index, pattern) in patterns.iter().enumerate() {
@@ -123,11 +130,11 @@ impl Checker<'_> {
             }
             let help = match near_miss(&text, models.iter().copied()) {
                 Some(name) => format!("did you mean `{name}`?"),
-                None => "name a model of one of `pools`, as clients name it".to_owned(),
+                None => "name a model of one of `pools`, as clients name it, or one of `routes`".to_owned(),
             };
             self.error(
                 &path.index(index),
-                format!("no pool serves a model that fits `{text}`"),
+                format!("there is no model that fits `{text}`"),
                 help,
             );
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_tenant::{CertificateGrant, CertificateName, IssuerRules, OnBehalf, TenantSource, UserId};
+use maitred_tenant::{CertificateGrant, CertificateName, ClaimPath, IssuerRules, OnBehalf, TenantSource, UserId};
 use maitred_types::TenantId;
 
 use super::Checker;
@@ -20,7 +20,8 @@ const LEEWAY_MAX: Duration = Duration::from_secs(300);
 const COOLDOWN_MIN: Duration = Duration::from_millis(100);
 
 impl Checker<'_> {
-    pub(super) fn issuers(&mut self, issuers: &[raw::Issuer]) -> Vec<Arc<IssuerSettings>> {
+    pub(super) fn issuers(&mut self, file: &raw::File) -> Vec<Arc<IssuerSettings>> {
+        let issuers = &file.auth.issuers;
         let path = Path::top("auth").key("issuers");
         let names = issuers.iter().enumerate();
         self.unique(
@@ -37,7 +38,9 @@ impl Checker<'_> {
         for (index, issuer) in issuers.iter().enumerate() {
             self.issuer(issuer, &path.index(index));
         }
-        issuers.iter().map(|issuer| Arc::new(settings(issuer))).collect()
+        let kept = claims_of_rules(&file.routes);
+        let settings = |issuer| Arc::new(settings(issuer, &kept));
+        issuers.iter().map(settings).collect()
     }
 
     fn issuer(&mut self, issuer: &raw::Issuer, path: &Path) {
@@ -83,7 +86,7 @@ impl Checker<'_> {
 
     pub(super) fn certificates(&mut self, raw: &raw::File) -> Vec<Arc<CertificateGrant>> {
         let path = Path::top("auth").key("certificates");
-        let models_known = self.written(&["pools", "models", "name"]);
+        let models_known = self.model_names();
         let certificates = &raw.auth.certificates;
         for (index, certificate) in certificates.iter().enumerate() {
             self.key_models(&certificate.models, &models_known, &path.index(index).key("models"));
@@ -103,7 +106,19 @@ impl Checker<'_> {
     }
 }
 
-fn settings(issuer: &raw::Issuer) -> IssuerSettings {
+/// The claims that rules look at.
+fn claims_of_rules(routes: &[raw::Route]) -> Vec<ClaimPath> {
+    let rules = routes.iter().flat_map(|route| &route.rules);
+    let mut claims: Vec<ClaimPath> = rules
+        .flat_map(|rule| &rule.when.claims)
+        .map(|claim| claim.name.get().clone())
+        .collect();
+    claims.sort_by(|one, two| one.as_str().cmp(two.as_str()));
+    claims.dedup();
+    claims
+}
+
+fn settings(issuer: &raw::Issuer, kept: &[ClaimPath]) -> IssuerSettings {
     let claims = &issuer.claims;
     IssuerSettings {
         rules: IssuerRules {
@@ -121,6 +136,8 @@ fn settings(issuer: &raw::Issuer) -> IssuerSettings {
                 .collect(),
             user: claims.user.get().clone(),
             models: claims.models.as_ref().map(|claim| claim.get().clone()),
+            groups: claims.groups.as_ref().map(|claim| claim.get().clone()),
+            kept: kept.to_vec(),
             task: claims.task.as_ref().map(|claim| claim.get().clone()),
             leeway: issuer.leeway.get(),
         },

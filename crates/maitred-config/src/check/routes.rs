@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use maitred_route::{Carries, Choice, Choose, Fallback, Offer, Route, Routing, Share, TargetId};
+use maitred_route::{Carries, Choice, Choose, Fallback, Offer, Place, Route, Routing, Share, Sticky, TargetId};
 use maitred_types::{DegradeReasons, ModelName, PoolName, TokenCount};
 
 use super::Checker;
+use super::rules::Known;
 use crate::diagnostic::{listed, near_miss};
 use crate::forms::{Name, TimeSpan};
 use crate::path::Path;
@@ -32,59 +33,55 @@ impl Checker<'_> {
                 format!("all pools together may have at most {}", u16::MAX),
             );
         }
-        let routes = file.routes.iter().enumerate();
-        let routes: Vec<Route> = routes
-            .filter_map(|(index, route)| self.route(route, &table, &top.index(index)))
-            .collect();
-        let routing = Routing::new(table.offers, routes);
+        let known = Known::of(file);
+        let mut routes = Vec::new();
+        for (index, route) in file.routes.iter().enumerate() {
+            routes.extend(self.route(route, (&table, &known), &top.index(index)));
+        }
+        let tasks = self.task_types(&file.tasks);
+        let routing = Routing::new(table.offers, routes, tasks);
         if file.degradation.objective.is_none() {
             self.needs_objective(file, &routing);
         }
         routing
     }
 
-    fn route(&mut self, route: &raw::Route, table: &Table, path: &Path) -> Option<Route> {
-        let otherwise = self.choice(route, table, path);
+    fn route(&mut self, route: &raw::Route, (table, known): (&Table, &Known<'_>), path: &Path) -> Option<Route> {
+        let rules = self.rules(&route.rules, (table, known), &path.key("rules"));
+        let otherwise = if route.targets.is_empty() {
+            self.same_named(route, table, path)
+        } else {
+            self.choice(&Chooser::of_route(route), (table, known), path)
+        };
         let fallback = route.fallback.iter().enumerate();
         let fallback = fallback
             .map(|(index, fallback)| self.fallback(fallback, table, &path.key("fallback").index(index)))
             .collect::<Vec<_>>();
-        Some(Route {
+        let checked = Route {
             model: ModelName::from(route.model.as_str()),
+            rules: rules?,
             otherwise: otherwise?,
             fallback: fallback.into_iter().collect::<Option<_>>()?,
-        })
+        };
+        self.out_of_reach(route, &checked, path);
+        self.useless_fallbacks(&checked, path);
+        Some(checked)
     }
 
-    fn choice(&mut self, route: &raw::Route, table: &Table, path: &Path) -> Option<Choice> {
-        if route.targets.is_empty() {
-            return self.same_named(route, table, path);
-        }
+    pub(super) fn choice(
+        &mut self,
+        chooser: &Chooser<'_>,
+        (table, known): (&Table, &Known<'_>),
+        path: &Path,
+    ) -> Option<Choice> {
         let at = path.key("targets");
-        let has_weights = route.targets.iter().any(|target| target.weight.is_some());
-        let choose = match route.choose {
-            Some(choose) => choose.0,
-            None if has_weights => Choose::Weight,
-            None => Choose::Order,
-        };
-        if choose == Choose::Weight && route.targets.iter().all(|target| target.weight == Some(0)) {
-            self.error(
-                &at,
-                "all weights are 0, so no call goes anywhere",
-                "give a weight above 0 to at least one target",
-            );
-        }
+        let choose = chooser.choose();
+        self.weights_of(chooser, choose, path);
+        self.qualities(chooser, (table, known), path);
         let mut seen = BTreeSet::new();
         let mut shares = Vec::new();
-        for (index, target) in route.targets.iter().enumerate() {
+        for (index, target) in chooser.targets.iter().enumerate() {
             let path = at.index(index);
-            if choose != Choose::Weight && target.weight.is_some() {
-                self.error(
-                    &path.key("weight"),
-                    format!("with `choose: {}` weights say nothing", choose.label()),
-                    "leave it out, or write `choose: weight`",
-                );
-            }
             if let Some(within) = target.within {
                 self.positive(within, &path.key("within"));
             }
@@ -101,7 +98,77 @@ impl Checker<'_> {
         Some(Choice {
             targets: shares.into_iter().collect::<Option<_>>()?,
             choose,
+            sticky: match chooser.sticky {
+                None => Sticky::Nothing,
+                Some(raw::Sticky::Session) => Sticky::Session,
+                Some(raw::Sticky::User) => Sticky::User,
+            },
+            quality: chooser.quality,
         })
+    }
+
+    fn weights_of(&mut self, chooser: &Chooser<'_>, choose: Choose, path: &Path) {
+        let at = path.key("targets");
+        if choose == Choose::Weight {
+            if chooser.targets.iter().all(|target| target.weight == Some(0)) {
+                self.error(
+                    &at,
+                    "all weights are 0, so no call goes anywhere",
+                    "give a weight above 0 to at least one target",
+                );
+            }
+            return;
+        }
+        let weighted = chooser.targets.iter().position(|target| target.weight.is_some());
+        if let Some(index) = weighted {
+            self.error(
+                &at.index(index).key("weight"),
+                format!("with `choose: {}` weights say nothing", choose.label()),
+                "leave it out, or write `choose: weight`",
+            );
+        }
+        if chooser.sticky.is_some() {
+            self.error(
+                &path.key("sticky"),
+                format!("with `choose: {}` all calls go the same way", choose.label()),
+                "leave it out, or give the targets a `weight` each",
+            );
+        }
+    }
+
+    /// What `choose: cost` compares has to be there.
+    fn qualities(&mut self, chooser: &Chooser<'_>, (table, known): (&Table, &Known<'_>), path: &Path) {
+        let is_by_cost = chooser.choose() == Choose::Cost;
+        if is_by_cost && !known.has_prices {
+            self.error(
+                &path.key("choose"),
+                "there are no prices, so nothing says what is cheap",
+                "add `prices` for the models of `targets`",
+            );
+        }
+        let Some(least) = chooser.quality else { return };
+        let at = path.key("quality");
+        if !is_by_cost {
+            self.error(
+                &at,
+                "a least quality is for targets that are chosen by cost",
+                "leave it out, or write `choose: cost`",
+            );
+            return;
+        }
+        let offers = chooser.targets.iter().filter_map(|target| {
+            let id = table.find(target.pool.as_str(), target.model.as_str())?;
+            table.offers.get(usize::from(id.0))
+        });
+        let offers: Vec<&Offer> = offers.collect();
+        let is_enough = |offer: &&Offer| offer.quality.is_some_and(|quality| quality >= least);
+        if offers.len() == chooser.targets.len() && !offers.iter().any(is_enough) {
+            self.error(
+                &at,
+                format!("no target is of quality {least}"),
+                "say with `quality` at the models of `pools` how good they are, or ask for less",
+            );
+        }
     }
 
     /// The pool's model that has the route's own name.
@@ -125,7 +192,7 @@ impl Checker<'_> {
                 weight: 1,
                 within: None,
             }],
-            choose: Choose::Order,
+            ..Choice::default()
         })
     }
 
@@ -178,29 +245,98 @@ impl Checker<'_> {
         None
     }
 
+    /// A fallback to what the route asks for anyhow comes too late to be of use.
+    fn useless_fallbacks(&mut self, route: &Route, path: &Path) {
+        let at = path.key("fallback");
+        let mut seen = BTreeSet::new();
+        for (index, fallback) in route.fallback.iter().enumerate() {
+            let is_asked = |choice: &Choice| {
+                let is_it = |share: &Share| share.target == fallback.target;
+                // Weights leave out what they do not draw.
+                let may_be_elsewhere = choice.choose == Choose::Weight && choice.targets.len() > 1;
+                choice.targets.iter().any(is_it) && !may_be_elsewhere
+            };
+            if route.choices().all(|(_, choice)| is_asked(choice)) {
+                self.error(
+                    &at.index(index),
+                    "every call has been tried here already when it falls back",
+                    "name another model; the targets of a route stand in for each other without a fallback",
+                );
+            }
+            if !seen.insert(fallback.target) {
+                self.error(
+                    &at.index(index),
+                    "this target is named twice",
+                    "a call tries no target twice: leave one of them out, and write all reasons into one `on`",
+                );
+            }
+        }
+    }
+
     /// What answers with another model than the one asked for must not do so unseen.
     fn needs_objective(&mut self, file: &raw::File, routing: &Routing) {
         for (index, route) in file.routes.iter().enumerate() {
-            let Some(checked) = routing.route(route.model.as_str()) else {
+            let Some((checked, None)) = routing.route(route.model.as_str()) else {
                 continue;
             };
-            if let Some(place) = routing.degrading(checked) {
-                let path = Path::top("routes").index(index);
-                let path = match place.checked_sub(checked.otherwise.targets.len()) {
-                    Some(fallback) => path.key("fallback").index(fallback),
-                    None => path.key("targets").index(place),
-                };
-                self.error(
-                    &path,
-                    format!(
-                        "calls for `{}` may be answered by another model here, and nothing says how many may be",
-                        route.model
-                    ),
-                    OBJECTIVE,
-                );
-                return;
-            }
+            let Some(place) = routing.degrading(checked) else {
+                continue;
+            };
+            let path = Path::top("routes").index(index);
+            let path = match place {
+                Place::Fallback(fallback) => path.key("fallback").index(fallback),
+                Place::Target { rule: None, target } => path.key("targets").index(target),
+                Place::Target {
+                    rule: Some(rule),
+                    target,
+                } => path.key("rules").index(rule).key("targets").index(target),
+            };
+            self.error(
+                &path,
+                format!(
+                    "calls for `{}` may be answered by another model here, and nothing says how many may be",
+                    route.model
+                ),
+                OBJECTIVE,
+            );
+            return;
         }
+    }
+}
+
+/// Targets as they are written, and how one of them is to be chosen.
+pub(super) struct Chooser<'f> {
+    targets: &'f [raw::Target],
+    choose: Option<Choose>,
+    sticky: Option<raw::Sticky>,
+    quality: Option<u32>,
+}
+
+impl<'f> Chooser<'f> {
+    fn of_route(route: &'f raw::Route) -> Self {
+        Self {
+            targets: &route.targets,
+            choose: route.choose.map(|choose| choose.0),
+            sticky: route.sticky,
+            quality: route.quality,
+        }
+    }
+
+    pub(super) fn of_rule(rule: &'f raw::Rule) -> Self {
+        Self {
+            targets: &rule.targets,
+            choose: rule.choose.map(|choose| choose.0),
+            sticky: rule.sticky,
+            quality: rule.quality,
+        }
+    }
+
+    fn choose(&self) -> Choose {
+        let has_weights = || self.targets.iter().any(|target| target.weight.is_some());
+        self.choose.unwrap_or_else(|| match has_weights() {
+            true => Choose::Weight,
+            false => Choose::Order,
+        })
     }
 }
 
@@ -212,8 +348,8 @@ fn with_guess(near: Option<&str>, help: String) -> String {
 }
 
 /// The targets of a file, in its order.
-struct Table {
-    offers: Vec<Offer>,
+pub(super) struct Table {
+    pub(super) offers: Vec<Offer>,
 }
 
 impl Table {

@@ -31,7 +31,8 @@ display_inner!(
     HttpPath,
     FigureText,
     KeyHashText,
-    ModelPatternText
+    ModelPatternText,
+    ValueText
 );
 
 /// A name that the operator chooses or that a model has: printable, without spaces, at most 256 bytes.
@@ -71,6 +72,33 @@ impl TextForm for Name {
             )),
             None => Ok(Self(text.to_owned())),
         }
+    }
+}
+
+/// What a header or a claim says: one line of text, at most 256 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ValueText(String);
+
+impl ValueText {
+    /// The text.
+    #[must_use]
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TextForm for ValueText {
+    const FORMAT: &'static str = "maitred-value";
+    const TYPE: &'static str = "value";
+    const EXAMPLE: &'static str = "red";
+
+    fn read(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.len() > NAME_LEN_MAX || text.trim() != text || text.chars().any(char::is_control) {
+            return Err(format!(
+                "a value is 1 to {NAME_LEN_MAX} bytes in one line, without blanks at its ends"
+            ));
+        }
+        Ok(Self(text.to_owned()))
     }
 }
 

@@ -193,3 +193,28 @@ proptest! {
         prop_assert_eq!(Size::read(&size.to_string()), Ok(size));
     }
 }
+
+#[test]
+fn parts_of_the_day() {
+    check::<HoursText>("22:00-06:00", "22:00-06:00");
+    check::<HoursText>("00:00-24:00", "00:00-24:00");
+    for text in [
+        "",
+        "22-6",
+        "22:00",
+        "06:00-06:00",
+        "24:00-06:00",
+        "22:00-24:01",
+        "22:60-23:00",
+        "2:00-3:00",
+        "+2:00-03:00",
+    ] {
+        refuse::<HoursText>(text, "such as `22:00-06:00`");
+    }
+    check::<OffsetText>("+01:00", "+01:00");
+    check::<OffsetText>("-03:30", "-03:30");
+    check::<OffsetText>("-00:00", "+00:00");
+    for text in ["", "01:00", "+1:00", "+14:01", "-24:00", "é01:00", "Europe/Berlin"] {
+        refuse::<OffsetText>(text, "such as `+01:00`");
+    }
+}

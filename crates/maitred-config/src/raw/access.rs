@@ -183,6 +183,9 @@ pub(crate) struct Claims {
     /// none. All models, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) models: Option<ClaimText>,
+    /// The claim that lists the groups of the user, as a list or with blanks between them, for the rules of `routes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) groups: Option<ClaimText>,
     /// The claim that names the task. It binds: a call that names another task itself is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) task: Option<ClaimText>,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::routes::TokenRange;
 use super::word::{ClosedSet, Word};
 use crate::forms::{AmountText, HeaderName, ModelPatternText, Name};
 
@@ -107,6 +108,42 @@ pub(crate) struct Tasks {
     /// Tokens, in and out, that one task may use where no quota says otherwise.
     #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     pub(crate) tokens: u64,
+    /// The header in which a call names the type of its task, for the rules of `routes`. It is not passed on to endpoints.
+    pub(crate) type_header: HeaderName,
+    /// What the tasks of calls are that do not name their type: the first that a call is of.
+    #[schemars(length(max = 64))]
+    pub(crate) types: Vec<TaskType>,
+}
+
+/// A type of task, known by what a call asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TaskType {
+    /// Its name, as `when.task` of rules has it.
+    pub(crate) name: Name,
+    /// What a call has to meet.
+    pub(crate) when: TaskShape,
+}
+
+/// What a call has to meet, all of it. Whatever is not said is not asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TaskShape {
+    /// The tokens of its prompt, as estimated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) input_tokens: Option<TokenRange>,
+    /// Whether it brings tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tools: Option<bool>,
+    /// Whether there are images in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) images: Option<bool>,
+    /// Whether its answer has to be of a JSON schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) json_schema: Option<bool>,
+    /// Whether its answer comes as a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<bool>,
 }
 
 impl Default for Tasks {
@@ -114,6 +151,8 @@ impl Default for Tasks {
         Self {
             header: HeaderName::new("x-maitred-task"),
             tokens: 60_000,
+            type_header: HeaderName::new("x-maitred-task-type"),
+            types: Vec::new(),
         }
     }
 }

@@ -52,6 +52,23 @@ pub(super) struct Cursor<'a> {
     alphabet: Alphabet,
     media: Media,
     long: Vec<LongText>,
+    parts: Parts,
+}
+
+/// Which values of members called `type` were passed, of those that tell what a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parts {
+    /// An image, in any dialect: `image_url`, `input_image` or `image`.
+    pub(super) image: bool,
+    /// `json_schema`.
+    pub(super) json_schema: bool,
+}
+
+impl Parts {
+    const NONE: Self = Self {
+        image: false,
+        json_schema: false,
+    };
 }
 
 impl<'a> Cursor<'a> {
@@ -62,6 +79,7 @@ impl<'a> Cursor<'a> {
             alphabet: Alphabet::Ascii,
             media: Media { count: 0, bytes: 0 },
             long: Vec::new(),
+            parts: Parts::NONE,
         }
     }
 
@@ -83,6 +101,13 @@ impl<'a> Cursor<'a> {
     /// The long strings passed so far, in their order.
     pub(super) fn take_long(&mut self) -> Vec<LongText> {
         std::mem::take(&mut self.long)
+    }
+
+    /// The types passed since this was last asked.
+    pub(super) const fn take_parts(&mut self) -> Parts {
+        let passed = self.parts;
+        self.parts = Parts::NONE;
+        passed
     }
 
     /// The bytes of a span.
@@ -218,12 +243,22 @@ impl<'a> Cursor<'a> {
 
     /// One item, or a key with its value; if the value is a container, only its opening.
     fn member(&mut self, nesting: &mut Nesting) -> Result<(), BodyError> {
-        if nesting.in_object() {
-            self.key()?;
-        }
+        let is_type = nesting.in_object() && {
+            let key = self.key()?;
+            self.raw(key.span) == b"type"
+        };
         nesting.note_member();
         match self.peek() {
             Some(b'{' | b'[') => self.open(nesting),
+            Some(b'"') if is_type => {
+                let text = self.text()?;
+                match self.raw(text.span) {
+                    b"image_url" | b"input_image" | b"image" => self.parts.image = true,
+                    b"json_schema" => self.parts.json_schema = true,
+                    _ => {}
+                }
+                Ok(())
+            }
             _ => self.scalar("a value"),
         }
     }

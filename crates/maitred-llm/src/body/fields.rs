@@ -3,7 +3,7 @@
 use crate::Span;
 
 use super::BodyError;
-use super::cursor::{Cursor, Text};
+use super::cursor::{Cursor, Parts, Text};
 
 /// The outermost object is open around every value.
 const DEPTH_OF_MEMBERS: u32 = 1;
@@ -72,8 +72,14 @@ pub(super) struct Fields {
     pub(super) prompt: Option<Span>,
     pub(super) input: Option<Span>,
     pub(super) tools: Option<Span>,
+    /// What chats called tools before there were any others.
+    pub(super) functions: Option<Span>,
     pub(super) system: Option<Span>,
     pub(super) cache_salt: Option<Span>,
+    /// Whether there are images in what is asked.
+    pub(super) images: bool,
+    /// Whether the answer has to be of a JSON schema.
+    pub(super) json_schema: bool,
     has_stream: bool,
 }
 
@@ -115,14 +121,33 @@ fn member(cursor: &mut Cursor<'_>, fields: &mut Fields, name: &[u8], key: Text) 
         b"n" => fields.choices[0] = at_least(cursor, "n")?,
         b"best_of" => fields.choices[1] = at_least(cursor, "best_of")?,
         b"user" => fields.user = text_or_null(cursor, "user")?,
-        b"messages" => fields.messages = Some(value(cursor)?),
+        b"messages" => {
+            let (span, parts) = parts(cursor)?;
+            (fields.messages, fields.images) = (Some(span), fields.images | parts.image);
+        }
         b"prompt" => {
             let (span, prompts) = prompts(cursor)?;
             (fields.prompt, fields.prompts[0]) = (Some(span), prompts);
         }
         b"prompt_embeds" => fields.prompts[1] = prompts(cursor)?.1,
-        b"input" => fields.input = Some(value(cursor)?),
+        b"input" => {
+            let (span, parts) = parts(cursor)?;
+            (fields.input, fields.images) = (Some(span), fields.images | parts.image);
+        }
+        b"response_format" | b"text" | b"output_format" | b"output_config" => {
+            fields.json_schema |= parts(cursor)?.1.json_schema;
+        }
+        // Extensions of vLLM and SGLang.
+        b"guided_json" | b"json_schema" => {
+            let span = value(cursor)?;
+            fields.json_schema |= cursor.raw(span) != b"null";
+        }
+        b"structured_outputs" => {
+            let span = value(cursor)?;
+            fields.json_schema |= cursor.raw(span).windows(6).any(|key| key == b"\"json\"");
+        }
         b"tools" => fields.tools = Some(value(cursor)?),
+        b"functions" => fields.functions = Some(value(cursor)?),
         b"system" | b"instructions" => fields.system = Some(value(cursor)?),
         b"cache_salt" => fields.cache_salt = Some(value(cursor)?),
         _ => {
@@ -134,6 +159,13 @@ fn member(cursor: &mut Cursor<'_>, fields: &mut Fields, name: &[u8], key: Text) 
 
 fn value(cursor: &mut Cursor<'_>) -> Result<Span, BodyError> {
     cursor.value(DEPTH_OF_MEMBERS)
+}
+
+/// A value, and the types of what is in it.
+fn parts(cursor: &mut Cursor<'_>) -> Result<(Span, Parts), BodyError> {
+    cursor.take_parts();
+    let span = value(cursor)?;
+    Ok((span, cursor.take_parts()))
 }
 
 fn once(field: &'static str, is_second: bool, key: Text) -> Result<(), BodyError> {

@@ -378,3 +378,59 @@ proptest! {
         prop_assert_eq!(view.wants_stream(), stream);
     }
 }
+
+#[test]
+fn what_a_call_asks_for_is_seen_in_every_dialect() {
+    #[track_caller]
+    fn check(body: &str, expected: [bool; 3]) {
+        let view = scan(&Bytes::copy_from_slice(body.as_bytes())).unwrap();
+        let found = [view.has_tools(), view.has_images(), view.wants_json_schema()];
+        assert_eq!(found, expected, "tools, images, schema of {body}");
+    }
+    let nothing = [false; 3];
+    check(
+        r#"{"messages":[{"role":"user","content":"type image_url json_schema"}],"tools":[ ],"response_format":null}"#,
+        nothing,
+    );
+    check(
+        r#"{"tools":null,"functions":null,"guided_json":null,"structured_outputs":{"regex":"a"}}"#,
+        nothing,
+    );
+    check(
+        r#"{"tools":[{"type":"function","function":{"parameters":{"type":"image"}}}]}"#,
+        [true, false, false],
+    );
+    check(r#"{"functions":[{"name":"f"}],"tools":[]}"#, [true, false, false]);
+    check(
+        r#"{"messages":[{"content":[{"type":"text"},{"image_url":{"url":"u"},"type": "image_url"}]}]}"#,
+        [false, true, false],
+    );
+    check(
+        r#"{"input":[{"content":[{"type":"input_image","file_id":"f"}]}]}"#,
+        [false, true, false],
+    );
+    check(
+        r#"{"messages":[{"content":[{"type":"tool_result","content":[{"type":"image","source":{}}]}]}]}"#,
+        [false, true, false],
+    );
+    check(r#"{"response_format":{"type":"json_object"}}"#, nothing);
+    check(
+        r#"{"response_format":{"type":"json_schema","json_schema":{}}}"#,
+        [false, false, true],
+    );
+    check(
+        r#"{"text":{"format":{"type":"json_schema","schema":{}}}}"#,
+        [false, false, true],
+    );
+    check(
+        r#"{"output_config":{"format":{"type":"json_schema"}}}"#,
+        [false, false, true],
+    );
+    check(r#"{"guided_json":{}}"#, [false, false, true]);
+    check(r#"{"structured_outputs":{"json":{}}}"#, [false, false, true]);
+    // A schema that a tool speaks of is not one for the answer, and an image that a tool could make is not in the call.
+    check(
+        r#"{"tools":[{"type":"json_schema"},{"type":"image_url"}],"messages":[]}"#,
+        [true, false, false],
+    );
+}

@@ -20,6 +20,8 @@ fn settings(issuer: &str) -> IssuerSettings {
             tenants: Vec::new(),
             user: ClaimPath::subject(),
             models: None,
+            groups: None,
+            kept: Vec::new(),
             task: None,
             leeway: Duration::from_secs(30),
         },

@@ -14,6 +14,8 @@ fn rules() -> IssuerRules {
         tenants: Vec::new(),
         user: ClaimPath::subject(),
         models: None,
+        groups: None,
+        kept: Vec::new(),
         task: Some(ClaimPath::parse("task").unwrap()),
         leeway: Duration::from_secs(30),
     }

@@ -23,6 +23,8 @@ fn token(tenant: &str, user: Option<&str>) -> Arc<TokenGrant> {
         tenant: TenantId::from(tenant),
         user: user.map(UserId::from),
         models: ModelGrant::Listed(vec![ModelPattern::parse("a-1").unwrap()]),
+        groups: Vec::new(),
+        claims: Vec::new(),
         task: Some(Arc::from("run-7")),
         expires: UnixMillis::new(1),
     })

@@ -515,7 +515,7 @@ fn a_key_never_valid() {
 #[test]
 fn a_key_for_no_model() {
     insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a, models: [qwen3-8] }}"))), @r"
-    error: no pool serves a model that fits `qwen3-8`
+    error: there is no model that fits `qwen3-8`
      --> maitred.yaml:3:131 (auth.keys[0].models[0])
       |
     3 | ...0000000', tenant: a, models: [qwen3-8] }]
