@@ -132,6 +132,15 @@ impl Routing {
         Some((self.routes.get(name)?, Some(version)))
     }
 
+    /// The first target of a name, whatever rules may say of a call.
+    #[must_use]
+    pub fn usual_target(&self, model: &str) -> Option<TargetId> {
+        match self.route(model) {
+            Some((route, _)) => route.otherwise.targets.first().map(|share| share.target),
+            None => self.direct.get(model).copied(),
+        }
+    }
+
     /// Every name that a call may ask for, those of pools first, each in its order.
     pub fn names(&self) -> impl Iterator<Item = &ModelName> {
         let own = self.order.iter().filter(|name| !self.direct.contains_key(*name));

@@ -57,7 +57,7 @@ pub use decisions::{DecisionRing, Decisions};
 pub use host::PoolHost;
 pub use ledger::{CallFacts, Ended, Kept};
 pub use maitred_config::{Change, ChangeRefusal};
-pub use maitred_route::{Facts, Hop, NoRoute, Plan, Planned, TargetId};
+pub use maitred_route::{Degrade, Evidence, Facts, Hop, NoRoute, Plan, Planned, Says, Shape, TargetId};
 pub use maitred_sched::Delivery;
 pub use maitred_store::audit::{CallEnded, Caller, NotEntered, Refusal};
 pub use maitred_store::ledger::{Expected, Unavailable};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use maitred_config::{ClassSettings, Settings};
 use maitred_obs::Meters;
-use maitred_route::{Facts, NoRoute, Planned, TargetId};
+use maitred_route::{Facts, NoRoute, Planned, Says, TargetId};
 use maitred_tenant::{CertificateNames, KeyRefusal, Principal, Token, TokenGrant, TokenRefusal, UserRefusal};
-use maitred_types::{FaultKind, ModelName, UnixMillis};
+use maitred_types::{FaultKind, ModelName, TokenCount, UnixMillis};
 
 use crate::host::PoolHost;
 use crate::issuers::TokenDesk;
@@ -24,6 +24,25 @@ pub struct Snapshot {
     /// Names that calls may ask for, in the order of the file.
     names: Vec<ModelName>,
     desk: TokenDesk,
+}
+
+/// What calls are expected to generate that do not say, where their price is compared.
+const EXPECTED_OUTPUT: TokenCount = TokenCount::new(256);
+
+/// What a call says in its headers and its token.
+struct CallSays<'a> {
+    call: &'a dyn Says,
+    principal: &'a Principal,
+}
+
+impl Says for CallSays<'_> {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.call.header(name)
+    }
+
+    fn claim(&self, name: &str) -> &[Arc<str>] {
+        self.principal.claim(name)
+    }
 }
 
 /// What a call shows of who makes it.
@@ -209,17 +228,41 @@ impl Snapshot {
         }
     }
 
-    /// Where a call of `principal` for `model` is to be tried.
+    /// Where a call of `principal` for `model` is to be tried. What is known of the caller and of prices is added to `facts`.
     ///
     /// # Errors
-    /// Nothing has this name, or the caller may not use it.
+    /// The name leads nowhere, or the caller may not use it.
     pub fn plan(&self, principal: &Principal, model: &str, facts: &Facts<'_>) -> Result<Planned, NoRoute> {
-        let planned = self.settings.routing.plan(model, facts)?;
-        if principal.may_use(model) {
-            Ok(planned)
-        } else {
-            Err(NoRoute::NotAllowed)
-        }
+        let says = CallSays {
+            call: facts.says,
+            principal,
+        };
+        let may_use = |model: &str| principal.may_use(model);
+        let cost = |target| self.cost(target, facts);
+        let facts = Facts {
+            tenant: principal.tenant.as_str(),
+            user: principal.user(),
+            groups: principal.groups(),
+            says: &says,
+            may_use: &may_use,
+            cost: &cost,
+            ..*facts
+        };
+        self.settings.routing.plan(model, &facts)
+    }
+
+    /// What the call is expected to cost at a target, if that has a price.
+    fn cost(&self, target: TargetId, facts: &Facts<'_>) -> Option<u64> {
+        let offer = self.settings.routing.offer(target)?;
+        let price = self.settings.prices.of(&offer.pool, offer.model.as_str(), facts.now)?;
+        Some(price.at_most(facts.input, facts.output.unwrap_or(EXPECTED_OUTPUT)))
+    }
+
+    /// A target that calls for `model` may go to: what is known of its prompts, and where it looks for a session, is what is looked at
+    /// before it is known where a call really goes.
+    #[must_use]
+    pub fn usual_target(&self, model: &str) -> Option<&Arc<Target>> {
+        self.target(self.settings.routing.usual_target(model)?)
     }
 
     /// The target of that id. None if its pool is not running, which is so before the gateway serves.

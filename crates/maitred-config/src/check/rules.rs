@@ -237,15 +237,16 @@ impl Checker<'_> {
 
 /// What a rule asks beside the version.
 fn conditions(when: &raw::When) -> Vec<Condition> {
-    let lists: [(&[Name], fn(Vec<Arc<str>>) -> Condition); 5] = [
-        (&when.tenants, Condition::Tenant),
-        (&when.users, Condition::User),
-        (&when.groups, Condition::Group),
-        (&when.classes, Condition::Class),
-        (&when.task, Condition::Task),
+    let names = |names: &[Name]| names.iter().map(text).collect::<Vec<_>>();
+    let lists = [
+        Condition::Tenant(names(&when.tenants)),
+        Condition::User(names(&when.users)),
+        Condition::Group(names(&when.groups)),
+        Condition::Class(names(&when.classes)),
+        Condition::Task(names(&when.task)),
     ];
-    let lists = lists.into_iter().filter(|(names, _)| !names.is_empty());
-    let lists = lists.map(|(names, condition)| condition(names.iter().map(text).collect()));
+    // A list that is not written asks nothing.
+    let lists = lists.into_iter().filter(|condition| !condition.is_impossible());
     let values = |values: &[ValueText]| values.iter().map(|value| Arc::from(value.as_str())).collect();
     let headers = when.headers.iter();
     let headers =

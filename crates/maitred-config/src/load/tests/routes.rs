@@ -175,9 +175,8 @@ fn rules(rules: &[&str]) -> String {
 const BIG: &str = "targets: [{ pool: big, model: llama-70b }]";
 const SMALL: &str = "targets: [{ pool: small, model: llama-8b }]";
 
-#[test]
-fn every_condition_reads_back() {
-    let text = "\
+/// A rule with every condition there is.
+const EVERYTHING: &str = "\
 version: 1
 auth:
   anonymous: { tenant: local }
@@ -221,7 +220,10 @@ routes:
     choose: cost
     quality: 1
 ";
-    let first = loaded(text);
+
+#[test]
+fn every_condition_reads_back() {
+    let first = loaded(EVERYTHING);
     let settings = &first.settings;
     let (route, _) = settings.routing.route("assistant@2").unwrap();
     let conditions: Vec<String> = route.rules[0].when.iter().map(ToString::to_string).collect();
@@ -321,6 +323,19 @@ fn rules_that_contradict_themselves() {
     17 |       - { name: none, when: { zone: '+01:00', tools: true }, targets: [{ pool: big, model: llama-70b }] }
        |                                     ^^^^^^^^
        = help: add `hours` or `days`, or leave it out
+    ");
+}
+
+#[test]
+fn conditions_that_contradict_each_other() {
+    let headers = "headers: [{ name: x-team, is: [red] }, { name: X-Team, is: [blue] }]";
+    insta::assert_snapshot!(errors(&rules(&[&format!("name: both, when: {{ {headers} }}, {BIG}")])), @r"
+    error: no call can meet all of this
+      --> maitred.yaml:15:23 (routes[0].rules[0].when)
+       |
+    15 |       - { name: both, when: { headers: [{ name: x-team, is: [red] }, { name: X-Team, is: [blue] }] }, targets: [{ pool:
+       |                       ^^^^
+       = help: take out the conditions that contradict each other
     ");
 }
 
