@@ -173,9 +173,8 @@ impl Routing {
     #[must_use]
     pub fn task<'a>(&'a self, facts: &Facts<'a>) -> Option<&'a str> {
         let meets = |task: &&TaskType| task.when.iter().all(|condition| condition.holds(facts));
-        facts
-            .task
-            .or_else(|| self.tasks.types.iter().find(meets).map(|task| &*task.name))
+        let named = facts.task.or_else(|| facts.says.header(&self.tasks.header));
+        named.or_else(|| self.tasks.types.iter().find(meets).map(|task| &*task.name))
     }
 
     /// Where a call for `model` is to be tried.
