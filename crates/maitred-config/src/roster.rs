@@ -118,6 +118,16 @@ impl Change {
                 "a key that may use no model is of no use".to_owned(),
             ));
         }
+        if key.is_nobodys() {
+            let why = "nobody could say who makes calls with this key: give it a user (`user`, `--user NAME`) or `on_behalf`, or say that \
+                       several share it (`shared`, `--shared`)";
+            return Err(ChangeRefusal::Form(why.to_owned()));
+        }
+        if key.user.is_some() && key.shared {
+            return Err(ChangeRefusal::Form(
+                "a key that is one user's is not shared: leave out `user` or `shared`".to_owned(),
+            ));
+        }
         Ok(Self(Kind::CreateKey(key)))
     }
 
@@ -231,6 +241,8 @@ impl Roster {
         }
         key.hash = KeyHashText::new(hash.clone());
         key.not_before = None;
+        // One that was made before it had to be said.
+        key.shared |= key.is_nobodys();
         let rotation = Rotation {
             id: read(id.into())?,
             until: Moment::new(overlap.end),

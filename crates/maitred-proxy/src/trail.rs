@@ -50,7 +50,7 @@ impl Account {
             user: principal.user(),
             key: principal.key.as_ref().map(KeyId::as_str),
             issuer: principal.issuer(),
-            shared_key: principal.key.is_some() && principal.user().is_none(),
+            shared_key: principal.is_shared(),
             client: &self.client.address,
             path: self.path(),
             model: target.map(|target| target.model.as_str()),

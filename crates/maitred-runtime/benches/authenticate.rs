@@ -40,7 +40,7 @@ fn table(kind: &str) -> Table {
     std::fs::write(&file, key_set([&signer])).unwrap();
     let key = NewKey::make(&[1; NEW_KEY_RANDOM_BYTES]);
     let yaml = format!(
-        "version: 1\nauth:\n  keys: [{{ hash: \"{}\", tenant: acme }}]\n  issuers:\n    - {{ issuer: i, audiences: [maitred], \
+        "version: 1\nauth:\n  keys: [{{ hash: \"{}\", tenant: acme, shared: true }}]\n  issuers:\n    - {{ issuer: i, audiences: [maitred], \
          jwks: {{ file: {} }}, claims: {{ tenant: {{ claim: tenant }} }}, max_age: 8784h }}\n\
          pools: [{{ name: p, models: [{{ name: m }}], endpoints: [{{ address: \"127.0.0.1:1\" }}] }}]\n",
         key.hash(&KeyHasher::new(None)),

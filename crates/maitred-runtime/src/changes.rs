@@ -144,6 +144,7 @@ impl Runtime {
         }
         maker.is_complete = true;
         maker.put_in_force(self);
+        past.lock().tell_unmarked();
         self.tasks().spawn_until_stop(maker.work(proposals));
         self.set_changes(Changes { sender, past });
         Ok(())

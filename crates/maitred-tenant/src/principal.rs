@@ -134,7 +134,7 @@ impl Principal {
     /// # Errors
     /// [`UserRefusal::NoUser`].
     pub fn with_user(self) -> Result<Self, UserRefusal> {
-        if self.user().is_some() || self.is_shared() {
+        if self.user().is_some() || self.may_be_shared() {
             Ok(self)
         } else {
             Err(UserRefusal::NoUser)
@@ -226,10 +226,15 @@ impl Principal {
         }
     }
 
-    /// Whether the key is one that several use, so that nobody can say who has made the call.
+    /// Whether a key was shown that is no one user's, and no user is known, so that nobody can say who has made the call.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.user().is_none() && matches!(&self.proof, Proof::Key(grant) if grant.is_shared)
+        self.user().is_none() && matches!(self.proof, Proof::Key(_))
+    }
+
+    /// Whether such a call is meant to be possible.
+    fn may_be_shared(&self) -> bool {
+        matches!(&self.proof, Proof::Key(grant) if grant.is_shared)
     }
 
     /// What the caller has shown: `key`, `token`, `certificate` or `none`.

@@ -134,7 +134,7 @@ fn configuration(args: &DemoArgs, endpoints: &[Process], [hash, token]: &[String
          version: 1\n\
          listeners:\n  - address: 127.0.0.1:{}\n\
          admin:\n  address: 127.0.0.1:{}\n  changes: changes.jsonl\n  access:\n    - name: demo\n      role: admin\n      hash: \"{token}\"\n\
-         auth:\n  keys:\n    - hash: \"{hash}\"\n      tenant: demo\n\
+         auth:\n  keys:\n    - hash: \"{hash}\"\n      tenant: demo\n      shared: true\n\
          ledger:\n  sqlite: ledger.db\n\
          audit:\n  folder: audit\n\
          prices:\n  - model: {MODEL}\n    input: \"0.15\"\n    cached_input: \"0.03\"\n    output: \"0.60\"\n\

@@ -34,6 +34,9 @@ struct NewArgs {
     /// Who is to own the key, for the lines to add to the configuration.
     #[arg(long, default_value = "default")]
     tenant: String,
+    /// The user of the tenant on whose behalf the key is used; several share it, if not given.
+    #[arg(long, value_name = "NAME", conflicts_with = "admin")]
+    user: Option<String>,
     /// Make an administrative token instead: the name of who is to have it.
     #[arg(long, value_name = "NAME", conflicts_with = "tenant")]
     admin: Option<String>,
@@ -87,6 +90,10 @@ pub(crate) fn run(args: &KeysArgs) -> anyhow::Result<ExitCode> {
     println!("  keys:");
     println!("    - hash: \"{hash}\"");
     println!("      tenant: {}", text(&new.tenant));
+    match &new.user {
+        Some(user) => println!("      user: {}", text(user)),
+        None => println!("      shared: true # or, if one user has it: `user: NAME`"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 

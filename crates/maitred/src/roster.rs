@@ -22,10 +22,10 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "NAME")]
     tenant: String,
     /// The user of the tenant on whose behalf the key is used.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", required_unless_present = "shared")]
     user: Option<String>,
-    /// Several share the key, and nobody can say who has made a call.
-    #[arg(long)]
+    /// Several share the key, and nobody can say who has made a call. The audit marks its calls.
+    #[arg(long, conflicts_with = "user")]
     shared: bool,
     /// The models that it may use, as clients name them, with commas between; all if not given.
     #[arg(long, value_name = "MODELS", value_delimiter = ',')]

@@ -132,7 +132,7 @@ fn maitred_with(setting: &Setting<'_>, more: &str) -> anyhow::Result<SetUp> {
         "version: 1\n\
          listeners:\n  - address: 127.0.0.1:{port}\n\
          admin:\n  address: 127.0.0.1:{admin}\n\
-         auth:\n  keys:\n    - hash: {hash}\n      tenant: bench\n\
+         auth:\n  keys:\n    - hash: {hash}\n      tenant: bench\n      shared: true\n\
          pools:\n  - name: {MODEL}\n    models:\n      - name: {MODEL}\n    endpoints:\n{endpoints}{more}",
         port = setting.port,
         admin = setting.admin_port,

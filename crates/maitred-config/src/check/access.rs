@@ -27,7 +27,7 @@ impl<'c> Checker<'c> {
                 &Path::top("auth"),
                 "nobody may call: there are neither keys nor anonymous callers",
                 "`maitred keys new` prints a key and its hash; add the hash:\n\
-                 auth:\n  keys:\n    - hash: hmac-sha256:...\n      tenant: NAME\n\
+                 auth:\n  keys:\n    - hash: hmac-sha256:...\n      tenant: NAME\n      user: NAME\n\
                  or, for listeners on loopback only, let anyone in:\n\
                  auth:\n  anonymous:\n    tenant: local",
             );
@@ -41,7 +41,7 @@ impl<'c> Checker<'c> {
         );
         for (index, key) in auth.keys.iter().enumerate() {
             self.key(key, &keys.index(index));
-            self.key_user(key, auth.require_user, &keys.index(index));
+            self.key_user(key, &keys.index(index));
             self.key_models(&key.models, &models, &keys.index(index).key("models"));
         }
         AuthSettings {
@@ -95,14 +95,13 @@ impl<'c> Checker<'c> {
         }
     }
 
-    /// Whether it can be known who makes calls with the key.
-    fn key_user(&mut self, key: &raw::Key, require_user: bool, path: &Path) {
-        let has_user = key.user.is_some() || key.on_behalf != raw::OnBehalf::Nobody;
-        if require_user && !has_user && !key.shared {
+    /// Whether it can be known who makes calls with the key, or somebody has said that it cannot.
+    fn key_user(&mut self, key: &raw::Key, path: &Path) {
+        if key.is_nobodys() {
             self.error(
                 path,
-                "`auth.require_user` is set, and nobody can say who makes calls with this key",
-                "add `user`, or `on_behalf` for a service that acts for users; or write `shared: true`, and calls are marked as a shared key's",
+                "nobody can say who makes calls with this key: it has no user",
+                "add `user: NAME`, or `on_behalf` for a service that acts for users; or write `shared: true`, and the audit marks its calls",
             );
         }
         if key.user.is_some() && key.shared {

@@ -226,13 +226,13 @@ fn thousands_of_keys_load_quickly() {
             .map(|digit| char::from(b'a' + digit as u8 - b'0'))
             .collect();
         format!(
-            "    - {{ hash: 'hmac-sha256:{id:a>12}:{}', tenant: t, models: [qwen3-8b] }}\n",
+            "    - {{ hash: 'hmac-sha256:{id:a>12}:{}', tenant: t, shared: true, models: [qwen3-8b] }}\n",
             "0".repeat(64)
         )
     };
-    let keys: String = (0..7_000).map(key).collect();
+    let keys: String = (0..6_500).map(key).collect();
     let text = HEAD.replace("  anonymous: { tenant: local }\n", &format!("  keys:\n{keys}"));
-    assert_eq!(loaded(&text).settings.auth.keys.len(), 7_000);
+    assert_eq!(loaded(&text).settings.auth.keys.len(), 6_500);
 }
 
 #[test]

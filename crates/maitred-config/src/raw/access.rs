@@ -26,7 +26,7 @@ pub(crate) struct Auth {
     /// Whose client certificates are accepted, on listeners with `tls.client_ca`. The first that fits counts; a key or
     /// token that is sent as well counts before the certificate.
     pub(crate) certificates: Vec<ClientCertificate>,
-    /// Refuses calls of which no user is known, but for keys that are marked `shared`.
+    /// Refuses calls of which no user is known, such as those of services that name none, but for keys that are marked `shared`.
     pub(crate) require_user: bool,
     /// The header in which services that are trusted to (`on_behalf: named`) name the user that they act for.
     pub(crate) user_header: HeaderName,
@@ -64,7 +64,7 @@ pub(crate) struct Key {
     /// For which users a service with this key may make calls besides.
     #[serde(default)]
     pub(crate) on_behalf: OnBehalf,
-    /// Says that several share the key, so that nobody can tell who has made a call. Needed where `require_user` is set and
+    /// Says that several share the key, so that nobody can tell who has made a call; the audit marks its calls. Needed where
     /// the key has neither `user` nor `on_behalf`.
     #[serde(default)]
     pub(crate) shared: bool,
@@ -81,6 +81,13 @@ pub(crate) struct Key {
     /// When the key ceases to be valid: a date (its first instant in UTC) or a time with an offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires: Option<Moment>,
+}
+
+impl Key {
+    /// Whether nobody can tell who makes calls with it, and nobody has said that this is meant.
+    pub(crate) fn is_nobodys(&self) -> bool {
+        self.user.is_none() && self.on_behalf == OnBehalf::Nobody && !self.shared
+    }
 }
 
 fn all_models() -> Vec<ModelPatternText> {

@@ -60,7 +60,7 @@ impl Roster {
             "id": id.as_str(),
             "tenant": grant.tenant.as_str(),
             "user": grant.user.as_ref().map(UserId::as_str),
-            "shared": grant.is_shared,
+            "shared": grant.is_shared || grant.user.is_none() && grant.on_behalf == OnBehalf::Nobody,
             "models": patterns(grant).iter().map(ToString::to_string).collect::<Vec<_>>(),
             "class": grant.class.as_deref(),
             "not_before": grant.not_before.map(text),
@@ -68,6 +68,12 @@ impl Roster {
             "revoked": self.revoked.contains(id),
             "source": source,
         })
+    }
+
+    /// The keys that were made when it did not have to be said that several share them. They are good, and are listed as shared.
+    pub fn unmarked(&self) -> impl Iterator<Item = &KeyId> {
+        let unmarked = self.keys.iter().filter(|(_, key)| key.is_nobodys());
+        unmarked.map(|(id, _)| id).filter(|id| !self.revoked.contains(*id))
     }
 
     /// Every tenant, those of `base` too.
@@ -125,10 +131,6 @@ pub(super) fn fits_key(key: &raw::Key, base: &Settings) -> Result<(), ChangeRefu
         .is_some_and(|(from, until)| from >= until)
     {
         return conflict("the key is never valid: `expires` is not later than `not_before`".to_owned());
-    }
-    let has_user = key.user.is_some() || key.on_behalf != raw::OnBehalf::Nobody;
-    if base.auth.require_user && !has_user && !key.shared {
-        return conflict("`auth.require_user` is set: give the key a user, or mark it as shared".to_owned());
     }
     Ok(())
 }

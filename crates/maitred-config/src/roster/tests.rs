@@ -11,7 +11,7 @@ fn key(number: u8) -> (NewKey, KeyHash) {
 
 fn base() -> Settings {
     let text = format!(
-        "version: 1\nauth: {{ keys: [{{ hash: '{}', tenant: filed }}] }}\nquotas: [{{ name: calm, tokens_per_minute: 100 }}]\n\
+        "version: 1\nauth: {{ keys: [{{ hash: '{}', tenant: filed, shared: true }}] }}\nquotas: [{{ name: calm, tokens_per_minute: 100 }}]\n\
          pools:\n  - name: main\n    models: [{{ name: qwen3-8b }}]\n    endpoints: [{{ address: 127.0.0.1:8000 }}]\n",
         key(1).1
     );
@@ -74,7 +74,10 @@ fn a_rotation_lets_both_in_for_a_while() {
         let mut roster = Roster::default();
         make(
             &mut roster,
-            Change::create_key(json!({ "tenant": "filed", "expires": "2027-01-31" }), &key(2).1),
+            Change::create_key(
+                json!({ "tenant": "filed", "shared": true, "expires": "2027-01-31" }),
+                &key(2).1,
+            ),
         )
         .unwrap();
         let id = key(old).0.id();
@@ -96,7 +99,11 @@ fn a_rotation_lets_both_in_for_a_while() {
 fn a_second_rotation_never_lets_the_old_key_in_for_longer() {
     for old in [1, 2] {
         let mut roster = Roster::default();
-        make(&mut roster, Change::create_key(json!({ "tenant": "filed" }), &key(2).1)).unwrap();
+        make(
+            &mut roster,
+            Change::create_key(json!({ "tenant": "filed", "shared": true }), &key(2).1),
+        )
+        .unwrap();
         let id = key(old).0.id();
         let rotated = |roster: &Roster, new: u8, from: u64, until: u64| {
             roster.rotation(&base(), id.as_str(), &key(new).1, span(from, until))
@@ -159,16 +166,40 @@ fn what_makes_no_sense_is_refused() {
     let refused = |change: Result<Change, ChangeRefusal>| make(&mut Roster::default(), change).unwrap_err().to_string();
     let new = |fields: Value| refused(Change::create_key(fields, &hash));
     assert!(new(json!({})).contains("missing field `tenant`"));
+    assert!(new(json!({ "tenant": "filed" })).contains("nobody could say who"));
+    assert!(new(json!({ "tenant": "filed", "user": "ada", "shared": true })).contains("is not shared"));
     assert!(new(json!({ "tenant": "filed", "colour": "red" })).contains("unknown field `colour`"));
     assert!(new(json!({ "tenant": "filed", "hash": "x" })).contains("without `hash`"));
-    assert!(new(json!({ "tenant": "filed", "models": ["gpt"] })).contains("no pool serves"));
+    assert!(new(json!({ "tenant": "filed", "user": "u", "models": ["gpt"] })).contains("no pool serves"));
     assert!(new(json!({ "tenant": "filed", "models": [] })).contains("no model"));
-    assert!(new(json!({ "tenant": "filed", "class": "first" })).contains("no class"));
-    assert!(new(json!({ "tenant": "filed", "expires": "soon" })).contains("a point of time"));
+    assert!(new(json!({ "tenant": "filed", "user": "u", "class": "first" })).contains("no class"));
+    assert!(new(json!({ "tenant": "filed", "shared": true, "expires": "soon" })).contains("a point of time"));
     assert!(new(json!({ "tenant": "a\nb" })).len() > 3);
     assert!(new(json!([])).contains("fields"));
     assert!(refused(Change::put_tenant(json!({ "name": "a", "weight": 0 }))).contains("1 to 1000"));
     assert!(refused(Change::put_limit(json!({ "name": "a" }))).contains("amount"));
     assert!(refused(Change::put_limit(json!({ "name": "a", "tokens_per_day": 0 }))).contains("amount"));
     assert!(refused(Change::revoke_key("abcdefghijkl")).contains("no key"));
+}
+
+#[test]
+fn a_key_from_before_it_had_to_be_said_stays_good_and_is_marked() {
+    let mut roster = Roster::default();
+    let old: Change =
+        serde_json::from_value(json!({ "create_key": { "hash": key(2).1.to_string(), "tenant": "filed" } })).unwrap();
+    roster.apply(&old);
+    assert_eq!(let_in(&roster, 2, 0), Ok("filed".to_owned()));
+    let id = key(2).1.id().clone();
+    assert_eq!(roster.unmarked().collect::<Vec<_>>(), [&id]);
+    let listed = roster.list_keys(&base());
+    assert_eq!(
+        listed.iter().find(|key| key["id"] == id.as_str()).unwrap()["shared"],
+        true
+    );
+    // What takes its place says so itself.
+    let rotation = roster.rotation(&base(), id.as_str(), &key(3).1, span(0, 10));
+    make(&mut roster, rotation).unwrap();
+    make(&mut roster, Change::revoke_key(id.as_str())).unwrap();
+    assert_eq!(let_in(&roster, 3, 0), Ok("filed".to_owned()));
+    assert_eq!(roster.unmarked().count(), 0);
 }

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use maitred_config::{Change, ChangeRefusal, Roster, Settings, Timeline};
+use maitred_types::KeyId;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{Line, NotChanged};
 use crate::runtime::Runtime;
+
+/// Most keys that a warning names.
+const NAMED_MAX: usize = 20;
 
 /// The lines of the journal, as they were understood.
 #[derive(Debug, Default)]
@@ -45,6 +49,19 @@ impl Past {
     pub(super) fn weigh(&self, change: &Change, base: &Settings) -> Result<Value, ChangeRefusal> {
         self.timeline.check(change, base)?;
         Ok(self.timeline.preview(change))
+    }
+
+    /// Says which keys were made when nobody had to say whose they are. They stay good.
+    pub(super) fn tell_unmarked(&self) {
+        let keys: Vec<&str> = self.roster().unmarked().map(KeyId::as_str).collect();
+        if !keys.is_empty() {
+            tracing::warn!(
+                count = keys.len(),
+                keys = keys.get(..NAMED_MAX.min(keys.len())).unwrap_or_default().join(" "),
+                "keys have no user and are not marked as shared; their calls are marked so in the audit. Make them anew with `maitred keys \
+                 create` and `--user` or `--shared`, or rotate them, which marks them"
+            );
+        }
     }
 
     /// Takes the next line of the journal.

@@ -15,7 +15,7 @@ fn file_key(number: u8) -> NewKey {
 fn gateway() -> Arc<Runtime> {
     let hash = |number| file_key(number).hash(&KeyHasher::new(None));
     let text = format!(
-        "version: 1\nauth: {{ keys: [{{ hash: '{}', tenant: acme }}, {{ hash: '{}', tenant: acme }}] }}\npools:\n  - name: main\n    models: \
+        "version: 1\nauth: {{ keys: [{{ hash: '{}', tenant: acme, shared: true }}, {{ hash: '{}', tenant: acme, shared: true }}] }}\npools:\n  - name: main\n    models: \
          [{{ name: m }}]\n    endpoints: [{{ address: 127.0.0.1:1 }}]\n",
         hash(1),
         hash(2)

@@ -80,7 +80,9 @@ fn a_service_acts_for_holders_of_tokens_of_its_tenant() {
 
 #[test]
 fn a_user_is_known_or_the_key_is_shared_by_decree() {
-    assert_eq!(key(OnBehalf::Named, false).with_user().err(), Some(UserRefusal::NoUser));
+    let nobody = key(OnBehalf::Named, false);
+    assert!(nobody.is_shared(), "whatever it is for, nobody can say who this is");
+    assert_eq!(nobody.with_user().err(), Some(UserRefusal::NoUser));
     let shared = key(OnBehalf::Nobody, true).with_user().unwrap();
     assert!(shared.is_shared());
     let named = key(OnBehalf::Named, true).acting_for("ada").unwrap();

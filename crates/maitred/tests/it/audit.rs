@@ -62,7 +62,7 @@ async fn entries(gateway: &Gateway, kind: &str, count: usize) -> Vec<Value> {
 async fn a_call_leaves_who_called_what_and_what_answered() {
     let engines = Engine::start_several(1, &[]).await;
     let auth = format!(
-        "{{ keys: [{{ hash: \"{}\", tenant: acme, user: ada }}, {{ hash: \"{}\", tenant: acme }}] }}",
+        "{{ keys: [{{ hash: \"{}\", tenant: acme, user: ada }}, {{ hash: \"{}\", tenant: acme, shared: true }}] }}",
         key(1).1,
         key(2).1
     );

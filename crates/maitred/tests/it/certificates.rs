@@ -103,7 +103,7 @@ fn code(answer: &Answer) -> Value {
 async fn a_certificate_says_whose_the_calls_are() {
     let (ours, other) = (issuer(), issuer());
     let auth = format!(
-        "{{ keys: [{{ hash: \"{}\", tenant: by-key }}], certificates: [\
+        "{{ keys: [{{ hash: \"{}\", tenant: by-key, shared: true }}], certificates: [\
          {{ name: {{ uri: \"spiffe://acme/agent\" }}, tenant: acme, user: agent }}, \
          {{ name: {{ common_name: batch }}, tenant: night }}] }}",
         key(1).1

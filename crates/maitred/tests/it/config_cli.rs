@@ -166,7 +166,7 @@ async fn a_pepper_makes_other_hashes() {
         .await
         .success();
     let endpoint = ScriptedEndpoint::start(MODEL).await;
-    let entry = |made: &str| format!("{{ hash: \"{}\", tenant: t }}", printed(made, "hash:"));
+    let entry = |made: &str| format!("{{ hash: \"{}\", tenant: t, shared: true }}", printed(made, "hash:"));
     let without = maitred(["keys", "new"]).run().await.success();
     let auth = [&by_variable, &by_file, &without].map(|made| entry(made)).join(", ");
     let config = Config::of([endpoint.address()]).auth(&format!("{{ pepper: {{ file: pepper }}, keys: [{auth}] }}"));
@@ -224,7 +224,10 @@ async fn what_is_not_safe_or_not_possible_is_refused_with_the_reason() {
     );
     // A key itself in place of its hash is refused, and not shown.
     let secret = key(1).0;
-    let reason = refused(&config().auth(&format!("{{ keys: [{{ hash: \"{secret}\", tenant: t }}] }}"))).await;
+    let reason = refused(&config().auth(&format!(
+        "{{ keys: [{{ hash: \"{secret}\", tenant: t, shared: true }}] }}"
+    )))
+    .await;
     assert!(reason.contains("hash") && !reason.contains(&secret), "{reason}");
     let secretless = config().pool("api_key: { file: no-such.key }");
     check(secretless, &["the file `no-such.key` cannot be read: No such file"]).await;
@@ -264,7 +267,7 @@ async fn secrets_prompts_and_answers_are_written_nowhere() {
             .cut(),
     );
     endpoint.once(CHAT, Play::json(500, r#"{"detail":"it broke"}"#));
-    let auth = format!("{{ pepper: {{ file: pepper }}, keys: [{{ hash: \"{hash}\", tenant: t }}] }}");
+    let auth = format!("{{ pepper: {{ file: pepper }}, keys: [{{ hash: \"{hash}\", tenant: t, shared: true }}] }}");
     let config = Config::of([endpoint.address()])
         .auth(&auth)
         .pool("api_key: { file: endpoint.key }");

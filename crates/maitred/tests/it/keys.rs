@@ -89,7 +89,12 @@ async fn a_key_from_its_making_to_its_revocation() {
     let endpoint = endpoint().await;
     let yaml = config(&endpoint, "");
     let gateway = gateway(&yaml, Folder::new()).await;
-    let (is_done, printed) = run(&gateway, Role::KeyAdmin, &["keys", "create", "--tenant", "acme"]).await;
+    let (is_done, printed) = run(
+        &gateway,
+        Role::KeyAdmin,
+        &["keys", "create", "--tenant", "acme", "--shared"],
+    )
+    .await;
     assert!(!is_done && printed.contains("no tenant `acme`"), "{printed}");
     let (is_done, printed) = run(&gateway, Role::Viewer, &["tenants", "create", "acme"]).await;
     assert!(!is_done && printed.contains("needs the role `key-admin`"), "{printed}");
@@ -332,7 +337,12 @@ async fn an_earlier_version_is_restored_everywhere_but_for_what_was_revoked() {
         gateway
     };
     let (mut one, two) = (start(Folder::new()).await, start(Folder::new()).await);
-    let make = async || word(&done(&one, &["keys", "create", "--tenant", "tenant-1"]).await, "key:");
+    let make = async || {
+        word(
+            &done(&one, &["keys", "create", "--tenant", "tenant-1", "--shared"]).await,
+            "key:",
+        )
+    };
     let (kept, stolen) = (make().await, make().await);
     let tight = [
         "limits",
@@ -442,7 +452,12 @@ fn changes(gateway: &Gateway) -> usize {
 async fn keys_until_death(gateway: &Gateway) -> Vec<String> {
     let mut keys = Vec::new();
     loop {
-        let (is_done, printed) = run(gateway, Role::Admin, &["keys", "create", "--tenant", "tenant-1"]).await;
+        let (is_done, printed) = run(
+            gateway,
+            Role::Admin,
+            &["keys", "create", "--tenant", "tenant-1", "--shared"],
+        )
+        .await;
         if !is_done {
             return keys;
         }
@@ -463,7 +478,13 @@ async fn a_revocation_reaches_the_other_gateway_within_a_second() {
         gateway
     };
     let (one, two) = (start(&redis).await, start(&redis).await);
-    let made = ask(&one, "POST", "/admin/v1/keys", json!({ "tenant": "tenant-1" })).await;
+    let made = ask(
+        &one,
+        "POST",
+        "/admin/v1/keys",
+        json!({ "tenant": "tenant-1", "shared": true }),
+    )
+    .await;
     let (shown, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
     eventually("the key on the other", async || {
         (call(two.address, shown).await == 200).then_some(())
@@ -503,7 +524,13 @@ async fn a_revocation_reaches_the_other_gateway_within_a_second() {
 async fn slowest_revocation(one: &Gateway, two: &Gateway) -> Duration {
     let mut slowest = Duration::ZERO;
     for _ in 0..5 {
-        let made = ask(one, "POST", "/admin/v1/keys", json!({ "tenant": "tenant-1" })).await;
+        let made = ask(
+            one,
+            "POST",
+            "/admin/v1/keys",
+            json!({ "tenant": "tenant-1", "shared": true }),
+        )
+        .await;
         let key = made["key"].as_str().unwrap();
         eventually("the key on the other", async || {
             (call(two.address, key).await == 200).then_some(())
@@ -533,7 +560,7 @@ async fn slowest_revocation(one: &Gateway, two: &Gateway) -> Duration {
 
 /// Both change something at once, and both changes hold on both.
 async fn both_change_at_once(one: &Gateway, two: &Gateway) {
-    let body = || json!({ "tenant": "tenant-2" });
+    let body = || json!({ "tenant": "tenant-2", "shared": true });
     let (first, second) = tokio::join!(
         ask(one, "POST", "/admin/v1/keys", body()),
         ask(two, "POST", "/admin/v1/keys", body())

@@ -182,7 +182,7 @@ async fn drive(gateway: &Gateway, endpoint: &ScriptedEndpoint, key: &str) -> Vec
 }
 
 fn config(endpoint: &ScriptedEndpoint, hash: &str, ledger: &str) -> String {
-    let auth = format!("{{ pepper: {{ env: PEPPER }}, keys: [{{ hash: \"{hash}\", tenant: t }}] }}");
+    let auth = format!("{{ pepper: {{ env: PEPPER }}, keys: [{{ hash: \"{hash}\", tenant: t, shared: true }}] }}");
     Config::of([endpoint.address()])
         .auth(&auth)
         .listeners(

@@ -153,7 +153,12 @@ impl Config {
 
     /// The file.
     pub(crate) fn to_yaml(&self) -> String {
-        let keys = |number| format!("{{ hash: \"{}\", tenant: tenant-{number} }}", key(number).1);
+        let keys = |number| {
+            format!(
+                "{{ hash: \"{}\", tenant: tenant-{number}, shared: true }}",
+                key(number).1
+            )
+        };
         let auth = || format!("{{ keys: [{}, {}, {}] }}", keys(1), keys(2), keys(3));
         let auth = self.auth.clone().unwrap_or_else(auth);
         let listeners = self.listeners.as_deref().unwrap_or("[{ address: \"127.0.0.1:0\" }]");

@@ -28,7 +28,7 @@ fn claims(user: &str) -> Value {
 /// `auth` with one issuer; `more` are further options of it.
 fn auth(jwks: &str, more: &str) -> String {
     format!(
-        "{{ keys: [{{ hash: \"{}\", tenant: tenant-1 }}], issuers: [{{ issuer: \"{ISSUER}\", audiences: [maitred], \
+        "{{ keys: [{{ hash: \"{}\", tenant: tenant-1, shared: true }}], issuers: [{{ issuer: \"{ISSUER}\", audiences: [maitred], \
          jwks: {jwks}, claims: {{ tenant: {{ claim: /org/id }} }}, cooldown: 100ms{more} }}] }}",
         key(1).1
     )
@@ -212,7 +212,7 @@ async fn a_key_that_is_removed_is_refused_within_a_second() {
     let keys = |numbers: &[u8]| {
         let keys: Vec<_> = numbers
             .iter()
-            .map(|number| format!("{{ hash: \"{}\", tenant: acme }}", key(*number).1))
+            .map(|number| format!("{{ hash: \"{}\", tenant: acme, shared: true }}", key(*number).1))
             .collect();
         Config::of([endpoint.address()]).auth(&format!("{{ keys: [{}] }}", keys.join(", ")))
     };

@@ -22,7 +22,12 @@ fn in_class(class: &str) -> Request {
 
 /// The first key's calls may be of any class; an endpoint has room for one call.
 fn config(engines: &[Engine], calls: u32) -> Config {
-    let key = |number: u8, class: &str| format!("{{ hash: \"{}\", tenant: t-{number}{class} }}", key(number).1);
+    let key = |number: u8, class: &str| {
+        format!(
+            "{{ hash: \"{}\", tenant: t-{number}, shared: true{class} }}",
+            key(number).1
+        )
+    };
     Config::engines(engines)
         .auth(&format!("{{ keys: [{}, {}] }}", key(1, ", class: high"), key(2, "")))
         .pool(&format!(

@@ -1,5 +1,6 @@
-//! What is said of mistakes about administration.
+//! What is said of mistakes about administration and keys.
 
+use super::golden::{errors, keys};
 use super::{HASH, HEAD, brief, loaded, refused};
 
 #[test]
@@ -31,7 +32,7 @@ fn tokens_beyond_loopback_are_better_encrypted() {
 #[test]
 fn what_has_expired_is_warned_of_from_then_on() {
     let other = HASH.replace("abcdefghijkl", "bcdefghijklm");
-    let keys = format!("  keys: [{{ hash: '{HASH}', tenant: t, expires: 2026-01-02 }}]");
+    let keys = format!("  keys: [{{ hash: '{HASH}', tenant: t, user: u, expires: 2026-01-02 }}]");
     let text = HEAD.replace("  anonymous: { tenant: local }", &keys);
     let text =
         format!("{text}admin: {{ access: [{{ name: ann, role: viewer, hash: '{other}', expires: 2026-01-03 }}] }}\n");
@@ -43,7 +44,23 @@ fn what_has_expired_is_warned_of_from_then_on() {
     assert_eq!(of("2026-01-01"), "");
     assert_eq!(of("2026-01-02").lines().count(), 1);
     insta::assert_snapshot!(of("2026-01-03"), @"
-    3:131 auth.keys[0].expires: the key has expired at 2026-01-02T00:00:00Z, so whoever shows it is refused
+    3:140 auth.keys[0].expires: the key has expired at 2026-01-02T00:00:00Z, so whoever shows it is refused
     8:154 admin.access[0].expires: `ann` has expired at 2026-01-03T00:00:00Z and administers nothing any more
     ");
+}
+
+#[test]
+fn a_key_of_nobody() {
+    insta::assert_snapshot!(errors(&keys(&format!("{{ tenant: a, hash: '{HASH}' }}"))), @r"
+    error: nobody can say who makes calls with this key: it has no user
+     --> maitred.yaml:3:12 (auth.keys[0])
+      |
+    3 |   keys: [{ tenant: a, hash: 'hmac-sha256:abcdefghijkl:0000000000000000000000000000000000000000000000000000000000000000'
+      |            ^^^^^^
+      = help: add `user: NAME`, or `on_behalf` for a service that acts for users; or write `shared: true`, and the audit marks its calls
+    ");
+    // One of a service is for users, and one that is shared says so.
+    for more in ["on_behalf: signed", "shared: true"] {
+        loaded(&keys(&format!("{{ tenant: a, {more}, hash: '{HASH}' }}")));
+    }
 }

@@ -11,7 +11,7 @@ fn top(line: &str) -> String {
 }
 
 /// The usual file with these keys instead of anonymous callers.
-fn keys(keys: &str) -> String {
+pub(super) fn keys(keys: &str) -> String {
     HEAD.replace("anonymous: { tenant: local }", &format!("keys: [{keys}]"))
 }
 
@@ -349,11 +349,11 @@ fn a_bad_endpoint_address() {
 
 #[test]
 fn a_bad_date() {
-    insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a, expires: 31.1.2027 }}"))), @r"
+    insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a, user: u, expires: 31.1.2027 }}"))), @r"
     error: `31.1.2027` is not a date or time
-     --> maitred.yaml:3:131 (auth.keys[0].expires)
+     --> maitred.yaml:3:140 (auth.keys[0].expires)
       |
-    3 | ...0000000', tenant: a, expires: 31.1.2027 }]
+    3 | ... tenant: a, user: u, expires: 31.1.2027 }]
       |                                  ^^^^^^^^^
       = help: a point of time is a date such as `2027-01-31` or a time with an offset such as `2027-01-31T12:00:00Z`
     ");
@@ -385,11 +385,11 @@ fn a_bad_metric() {
 
 #[test]
 fn a_bad_model_pattern() {
-    insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a, models: ['a*b'] }}"))), @r"
+    insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a, user: u, models: ['a*b'] }}"))), @r"
     error: `a*b` is not a model pattern
-     --> maitred.yaml:3:131 (auth.keys[0].models[0])
+     --> maitred.yaml:3:140 (auth.keys[0].models[0])
       |
-    3 | ...0000000', tenant: a, models: ['a*b'] }]
+    3 | ... tenant: a, user: u, models: ['a*b'] }]
       |                                  ^^^^^
       = help: `*` may only be the last character of a model pattern
     ");
@@ -420,6 +420,7 @@ fn nobody_may_call() {
                 keys:
                   - hash: hmac-sha256:...
                     tenant: NAME
+                    user: NAME
               or, for listeners on loopback only, let anyone in:
               auth:
                 anonymous:
@@ -490,11 +491,11 @@ fn tls_without_key() {
 
 #[test]
 fn a_key_twice() {
-    insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a }}, {{ hash: '{HASH}', tenant: b }}"))), @r"
+    insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a, user: u }}, {{ hash: '{HASH}', tenant: b, user: u }}"))), @r"
     error: the key `abcdefghijkl` is already in line 3
-     --> maitred.yaml:3:132 (auth.keys[1].hash)
+     --> maitred.yaml:3:141 (auth.keys[1].hash)
       |
-    3 | ...000000', tenant: a }, { hash: 'hmac-sha256:abcdefghijkl:0000000000000000000000000000000000000000000000000000000000000000
+    3 | ...tenant: a, user: u }, { hash: 'hmac-sha256:abcdefghijkl:0000000000000000000000000000000000000000000000000000000000000000
       |                                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: each key may occur once
     ");
@@ -502,9 +503,9 @@ fn a_key_twice() {
 
 #[test]
 fn a_key_never_valid() {
-    insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a, not_before: 2027-02-01, expires: 2027-01-01 }}"))), @r"
+    insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a, user: u, not_before: 2027-02-01, expires: 2027-01-01 }}"))), @r"
     error: the key is never valid: it expires at 2027-01-01T00:00:00Z and begins at 2027-02-01T00:00:00Z
-     --> maitred.yaml:3:155 (auth.keys[0].expires)
+     --> maitred.yaml:3:164 (auth.keys[0].expires)
       |
     3 | ..._before: 2027-02-01, expires: 2027-01-01 }]
       |                                  ^^^^^^^^^^
@@ -514,11 +515,11 @@ fn a_key_never_valid() {
 
 #[test]
 fn a_key_for_no_model() {
-    insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a, models: [qwen3-8] }}"))), @r"
+    insta::assert_snapshot!(errors(&keys(&format!("{{ hash: '{HASH}', tenant: a, user: u, models: [qwen3-8] }}"))), @r"
     error: there is no model that fits `qwen3-8`
-     --> maitred.yaml:3:131 (auth.keys[0].models[0])
+     --> maitred.yaml:3:140 (auth.keys[0].models[0])
       |
-    3 | ...0000000', tenant: a, models: [qwen3-8] }]
+    3 | ... tenant: a, user: u, models: [qwen3-8] }]
       |                                  ^^^^^^^
       = help: did you mean `qwen3-8b`?
     ");

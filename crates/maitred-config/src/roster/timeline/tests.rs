@@ -10,7 +10,7 @@ fn hash(number: u8) -> KeyHash {
 
 fn base(more: &str) -> Settings {
     let text = format!(
-        "version: 1\nauth: {{ keys: [{{ hash: '{}', tenant: filed }}{more}] }}\npools:\n  - name: main\n    models: [{{ name: m }}]\n    \
+        "version: 1\nauth: {{ keys: [{{ hash: '{}', tenant: filed, shared: true }}{more}] }}\npools:\n  - name: main\n    models: [{{ name: m }}]\n    \
          endpoints: [{{ address: 127.0.0.1:8000 }}]\n",
         hash(1)
     );
@@ -29,7 +29,7 @@ fn make(timeline: &mut Timeline, change: Result<Change, ChangeRefusal>) -> Resul
 }
 
 fn create(number: u8) -> Result<Change, ChangeRefusal> {
-    Change::create_key(json!({ "tenant": "filed" }), &hash(number))
+    Change::create_key(json!({ "tenant": "filed", "shared": true }), &hash(number))
 }
 
 fn limit(amount: u64) -> Result<Change, ChangeRefusal> {
@@ -102,7 +102,7 @@ fn only_earlier_versions_that_fit_the_file_are_restored() {
         assert!(matches!(refused, ChangeRefusal::Unknown(_)), "{version}: {refused}");
     }
     make(&mut timeline, Ok(Change::restore(0))).unwrap();
-    let in_file = base(&format!(", {{ hash: '{}', tenant: filed }}", hash(2)));
+    let in_file = base(&format!(", {{ hash: '{}', tenant: filed, shared: true }}", hash(2)));
     let refused = timeline.check(&Change::restore(1), &in_file).unwrap_err();
     assert!(refused.to_string().contains("stands in the file now"), "{refused}");
     // A line that no gateway wrote is passed over.

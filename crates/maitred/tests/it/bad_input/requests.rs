@@ -8,7 +8,7 @@ use crate::table::{CHAT, Config, MODEL, key};
 
 #[tokio::test]
 async fn who_is_not_known_is_not_served() {
-    let entry = |number: u8, more: &str| format!("{{ hash: \"{}\", tenant: t{more} }}", key(number).1);
+    let entry = |number: u8, more: &str| format!("{{ hash: \"{}\", tenant: t, shared: true{more} }}", key(number).1);
     let auth = format!(
         "{{ keys: [{}, {}, {}, {}] }}",
         entry(1, ""),

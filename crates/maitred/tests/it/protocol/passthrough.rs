@@ -373,7 +373,7 @@ async fn the_endpoints_own_refusal_is_passed_on() {
 async fn models_are_the_configurations_and_the_keys() {
     let keys = |number: u8, models: &str| {
         format!(
-            "{{ hash: \"{}\", tenant: t, models: {models} }}",
+            "{{ hash: \"{}\", tenant: t, shared: true, models: {models} }}",
             crate::table::key(number).1
         )
     };
