@@ -28,6 +28,7 @@ use maitred_types::TokenCount;
 
 use crate::adapters::AdapterPlace;
 use crate::pace::Work;
+use crate::reckoning::Estimate;
 use crate::scorer::Scene;
 
 /// How the terms are weighed. The defaults are what the laboratory found best over all of its workloads.
@@ -165,6 +166,14 @@ pub(crate) struct Size {
     pub(crate) output_p90: f64,
 }
 
+/// How an endpoint stands as a call comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    /// Seconds that the call would wait there.
+    pub(crate) wait: f64,
+    pub(crate) estimate: Estimate,
+}
+
 impl Scene<'_> {
     /// Seconds of prefill work that stand before a new call on the endpoint at `at`.
     #[inline]
@@ -213,11 +222,20 @@ impl Scene<'_> {
         self.queue(at) + pace.fixed + pace.seconds(self.work(at))
     }
 
-    /// The cost on the endpoint at `at`, where the call would wait for so long, at this price of own work.
+    /// What a call meets on the endpoint at `at`.
     #[inline]
-    pub(crate) fn cost(&self, at: usize, wait: f64, prices: &Prices, options: &CostOptions) -> CostTerms {
+    pub(crate) fn standing(&self, at: usize, options: &CostOptions) -> Standing {
+        Standing {
+            wait: self.wait(at, options),
+            estimate: self.estimate(at),
+        }
+    }
+
+    /// The cost on the endpoint at `at`, which stands so, at this price of own work.
+    #[inline]
+    pub(crate) fn cost(&self, at: usize, standing: &Standing, prices: &Prices, options: &CostOptions) -> CostTerms {
         let (pace, size, load) = (&self.columns.paces[at], &self.subject.size, &self.columns.loads[at]);
-        let estimate = self.estimate(at);
+        let Standing { wait, estimate } = *standing;
         let own = pace.seconds(Work::of(size.input, self.cached(at).max(prices.common)));
         let price = prices.own(wait);
         let running = f64::from(estimate.running);

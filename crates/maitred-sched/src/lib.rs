@@ -77,6 +77,7 @@ mod heard;
 mod lease;
 mod lengths;
 mod options;
+mod others;
 mod outlier;
 mod pace;
 mod page;

@@ -192,6 +192,8 @@ pub struct ReckoningOptions {
     pub sample_lag: Duration,
     /// Output tokens per second of one lease, until the endpoint's own answers teach better. Default 40.
     pub decode_rate: f64,
+    /// How long it is remembered by how much pages differed from what is known otherwise: see [`crate::Estimate`]. Default 30 s.
+    pub memory: Duration,
     /// Weight of a new answer in the learnt rate, 0 to 1. Default 0.2.
     pub smoothing: f64,
 }
@@ -201,6 +203,7 @@ impl Default for ReckoningOptions {
         Self {
             sample_lag: Duration::from_millis(10),
             decode_rate: 40.0,
+            memory: Duration::from_secs(30),
             smoothing: 0.2,
         }
     }

@@ -4,12 +4,17 @@
 //! they step, so an idle engine's page stands still rightly. It stands still wrongly when all of this holds:
 //!
 //! 1. this gateway has had at least one lease on the endpoint without a break for `frozen_after`,
-//! 2. no figure of the page (queued, running, KV, progress) has changed for `frozen_after`,
-//! 3. the page reports progress, which every engine step must move, or its own figures contradict what we see: fewer requests
+//! 2. the page's progress has not changed for `frozen_after`, which every engine step must move; where it reports none, no figure
+//!    (queued, running, KV) has,
+//! 3. the page reports progress, or its own figures contradict what we see: fewer requests
 //!    than must be generating output for us by now.
 //!
 //! Such a page counts as stale. A hung engine looks the same and deserves the same. The verdict ends with the first figure
-//! that changes. It also ends when the endpoint has had no lease of ours for `frozen_after`: then the page may be
+//! that changes. Gauges that change without progress prove nothing: noise, or requests that arrive where nothing is done.
+//!
+//! Short of that verdict such a page is *still*: what it says is of the moment at which it last moved, so it is no news of now.
+//!
+//! The verdict also ends when the endpoint has had no lease of ours for `frozen_after`: then the page may be
 //! rightly still, and only a new call can tell. A frozen page is thus tried again at intervals, never for good.
 
 use std::time::Duration;
@@ -38,6 +43,8 @@ pub(crate) struct Presence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageVerdict {
     Moving,
+    /// Nothing moved since the reading before, though the page or this gateway knows of requests.
+    Still,
     Frozen,
     /// The progress figure went backwards.
     Restarted,
@@ -63,7 +70,12 @@ impl PageWatch {
         if figures.progress.zip(before).is_some_and(|(now, before)| now < before) {
             return PageVerdict::Restarted;
         }
-        if self.last != Some(figures) {
+        let is_still = match figures.progress {
+            // Every step moves it. Gauges may tremble.
+            Some(_) => figures.progress == before,
+            None => self.last == Some(figures),
+        };
+        if !is_still {
             self.last = Some(figures);
             self.changed_at = sampled_at;
             self.frozen = false;
@@ -76,8 +88,11 @@ impl PageWatch {
         } else if long_present {
             self.frozen = false;
         }
+        let shows_work = presence.in_flight > 0 || figures.queued.saturating_add(figures.running) > 0;
         if self.frozen {
             PageVerdict::Frozen
+        } else if figures.progress.is_some() && shows_work {
+            PageVerdict::Still
         } else {
             PageVerdict::Moving
         }
@@ -131,15 +146,40 @@ mod tests {
             let verdict = watch.read(page, &presence, at(second), AFTER);
             assert_eq!(verdict, expected, "{page:?} {presence:?} at {second}");
         };
-        check(figures(1, Some(5)), busy(1, 0), 9, PageVerdict::Moving);
+        check(figures(1, Some(5)), busy(1, 0), 9, PageVerdict::Still);
         check(figures(1, Some(5)), busy(1, 0), 10, PageVerdict::Frozen);
         check(figures(1, Some(5)), busy(0, 0), 10, PageVerdict::Frozen);
-        check(figures(1, Some(5)), busy(1, 5), 10, PageVerdict::Moving);
+        check(figures(1, Some(5)), busy(1, 5), 10, PageVerdict::Still);
         check(figures(0, Some(5)), idle(at(0)), 60, PageVerdict::Moving);
         // Without progress only a contradiction counts.
         check(figures(1, None), busy(1, 0), 60, PageVerdict::Moving);
         check(figures(0, None), busy(0, 0), 60, PageVerdict::Moving);
         check(figures(0, None), busy(1, 0), 60, PageVerdict::Frozen);
+    }
+
+    #[test]
+    fn gauges_that_tremble_do_not_hide_that_nothing_moves() {
+        let mut watch = PageWatch::default();
+        for second in 0..10 {
+            let page = figures(8 + u32::try_from(second % 3).unwrap(), Some(5));
+            let expected = if second == 0 {
+                PageVerdict::Moving
+            } else {
+                PageVerdict::Still
+            };
+            assert_eq!(watch.read(page, &busy(1, 0), at(second), AFTER), expected);
+        }
+        assert_eq!(
+            watch.read(figures(9, Some(5)), &busy(1, 0), at(10), AFTER),
+            PageVerdict::Frozen
+        );
+        // An engine that has nothing to do is not still, but at rest.
+        let mut watch = PageWatch::default();
+        watch.read(figures(0, Some(5)), &idle(at(0)), at(0), AFTER);
+        assert_eq!(
+            watch.read(figures(0, Some(5)), &idle(at(0)), at(1), AFTER),
+            PageVerdict::Moving
+        );
     }
 
     #[test]
@@ -150,7 +190,7 @@ mod tests {
         assert_eq!(watch.read(page, &busy(1, 0), at(10), AFTER), PageVerdict::Frozen);
         // The lease ends; a rest shorter than the limit proves nothing.
         assert_eq!(watch.read(page, &idle(at(11)), at(12), AFTER), PageVerdict::Frozen);
-        assert_eq!(watch.read(page, &idle(at(11)), at(21), AFTER), PageVerdict::Moving);
+        assert_eq!(watch.read(page, &idle(at(11)), at(21), AFTER), PageVerdict::Still);
         assert_eq!(watch.read(page, &busy(1, 22), at(32), AFTER), PageVerdict::Frozen);
         assert_eq!(
             watch.read(figures(1, Some(6)), &busy(1, 22), at(33), AFTER),

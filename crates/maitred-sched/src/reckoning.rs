@@ -1,15 +1,23 @@
 //! Dead reckoning: what an endpoint's figures are now, given a sample that is some time old.
 //!
-//! For a figure L with the sample's value L_S, taken at t_S, and this gateway's own leases r of size x_r:
+//! For requests, with this gateway's own leases:
 //!
 //! ```text
-//! L̂(t) = max(0, L_S + Σ x_r booked after t_S − lag − Σ x_r in the sample and ended after t_S)
+//! L̂(t) = own(t) + told(t) + F(t),    F from the history of L_S − own(t_S) − told(t_S)
+//! ```
+//!
+//! L_S is what a sample of t_S counts, own(t) the leases that are live, told(t) what other gateways say. What is known is never taken from
+//! a page; a page says what there is beyond it, and is believed in that as far as its past has earned ([`crate::others`]).
+//! For the KV cache, of which own leases do not say how much they share, the sample is carried forward instead:
+//!
+//! ```text
+//! K̂(t) = max(0, K_S + Σ x_r booked after t_S − lag − Σ x_r in the sample and ended after t_S)
 //! ```
 //!
 //! The log of own bookings is never reset at a scrape. A new sample only moves the line between the leases that it provably
 //! includes (booked before t_S − lag) and those it does not; ends that happened between sending the request for the page and
-//! reading it are kept in a short log, since the page may have been written before them. Work of other gateways is in L_S and
-//! stays there. The lag is half the engine's update interval.
+//! reading it are kept in a short log, since the page may have been written before them. The lag is half the engine's update interval.
+//! Leases booked within it may be in the sample or not, so they are neither missing from it nor others' when they are.
 //!
 //! The same with three sizes:
 //!
@@ -25,8 +33,7 @@
 //! early where other gateways' requests wait before it, which costs a few tokens between two samples; never beginning would hide all
 //! of its growth.
 //!
-//! Where a figure follows from own leases alone, the estimate is never below it: a request that is booked and not ended is
-//! active whatever a page says.
+//! Nobody waits in an engine but own leases without output and others: a queue that a page shows beyond that is over.
 
 use std::time::Duration;
 
@@ -35,6 +42,7 @@ use maitred_types::{Time, TokenCount};
 use crate::ReckoningOptions;
 use crate::backlog::seconds;
 use crate::lease::{Lease, LeaseList, LeaseTable};
+use crate::others::Others;
 
 /// Block size taken where nobody says one.
 const DEFAULT_BLOCK: u32 = 16;
@@ -91,12 +99,8 @@ pub(crate) struct Load {
     block_size: u32,
     /// One over the tokens that the KV pool holds; zero when that is not known.
     kv_share: f64,
-    /// Live leases that the sample cannot include.
-    unseen: u32,
-    /// Of these, those that do not decode yet.
+    /// Live leases that the sample cannot include and that do not decode yet.
     unseen_waiting: u32,
-    /// Leases that the sample includes and that ended since.
-    ended: u32,
     /// Leases that the sample includes before they decoded and that began to, or ended, since.
     started: u32,
     /// KV tokens booked less KV tokens released since the sample.
@@ -106,6 +110,8 @@ pub(crate) struct Load {
     grown_at: Time,
     /// Output tokens per second of one lease.
     rate: f64,
+    /// What the samples count beyond what is known of.
+    pub(crate) others: Others,
 }
 
 /// An endpoint's figures, carried forward to a moment.
@@ -131,22 +137,20 @@ impl Load {
             sample: Sample::default(),
             block_size: pool.block_size(),
             kv_share: pool.share(),
-            unseen: 0,
             unseen_waiting: 0,
-            ended: 0,
             started: 0,
             kv_moved: 0.0,
             kv_grown: 0.0,
             grown_at: now,
             rate: options.decode_rate.clamp(RATE_BOUNDS.0, RATE_BOUNDS.1),
+            others: Others::default(),
         }
     }
 
-    /// The share of the sample's requests that are not own ones, for an endpoint with `in_flight` own leases.
-    pub(crate) fn foreign_share(&self, in_flight: u32) -> f64 {
-        let all = self.sample.queued.saturating_add(self.sample.running);
-        let own = in_flight.saturating_sub(self.unseen) + self.ended;
-        f64::from(all.saturating_sub(own)) / f64::from(all.max(1))
+    /// The share of the endpoint's requests that are not own ones, where `in_flight` are.
+    pub(crate) fn foreign_share(&self, in_flight: u32, now: Time) -> f64 {
+        let others = self.others.now(now);
+        others / (others + f64::from(in_flight)).max(1.0)
     }
 
     /// One over the tokens that the KV pool holds; zero when that is not known.
@@ -184,7 +188,6 @@ impl Load {
         self.expected_blocks += u64::from(lease.expected_blocks);
         lease.kv_tokens = f64::from(lease.input.get().div_ceil(block)) * f64::from(block);
         self.prefill_tokens += u64::from(lease.input.get());
-        self.unseen += 1;
         self.unseen_waiting += 1;
         self.kv_moved += lease.kv_tokens;
     }
@@ -216,11 +219,6 @@ impl Load {
             self.leave_prefill(lease);
         }
         self.expected_blocks = self.expected_blocks.saturating_sub(u64::from(lease.expected_blocks));
-        if lease.in_sample {
-            self.ended += 1;
-        } else {
-            self.unseen = self.unseen.saturating_sub(1);
-        }
         self.kv_moved -= self.kv_held(lease, now);
     }
 
@@ -270,9 +268,7 @@ impl Load {
     /// Takes a new sample and what it provably does not include.
     pub(crate) fn take(&mut self, sample: Sample, outside: &Outside, sampled_at: Time, now: Time) {
         self.sample = sample;
-        self.unseen = outside.unseen;
         self.unseen_waiting = outside.unseen_waiting;
-        self.ended = outside.ended;
         self.started = outside.started;
         self.kv_moved = outside.kv_moved;
         self.grown_at = sampled_at;
@@ -283,11 +279,19 @@ impl Load {
     /// The figures at `now`, sample included, for an endpoint with `in_flight` own leases.
     #[inline]
     pub(crate) fn estimate(&self, in_flight: u32, now: Time) -> Estimate {
-        let (requests, queued) = (self.requests(), self.queued());
+        self.believed(in_flight, 1.0, now)
+    }
+
+    fn believed(&self, in_flight: u32, trust: f64, now: Time) -> Estimate {
+        let others = part(1.0, self.others.at_most(trust, now));
+        let active = in_flight.saturating_add(others);
+        // Nobody waits but own leases without output, and others.
+        let waiting = in_flight.saturating_sub(self.decoding);
+        let queued = self.queued().min(waiting.saturating_add(part(1.0, self.others.most())));
         Estimate {
-            active: requests.max(in_flight),
+            active: active.max(queued),
             queued,
-            running: requests - queued,
+            running: active.saturating_sub(queued),
             kv_used: self.kv_used(now),
         }
     }
@@ -302,13 +306,13 @@ impl Load {
         if trust <= 0.0 {
             return own;
         }
-        let all = self.estimate(in_flight, now);
-        let faded = |all: u32, own: u32| own + part(all.saturating_sub(own), trust);
-        let (queued, running) = (faded(all.queued, own.queued), faded(all.running, own.running));
+        // What a page said of others falls off with its age by itself, so trust is but the most that is left of it.
+        let all = self.believed(in_flight, trust, now);
+        let queued = own.queued + part(f64::from(all.queued.saturating_sub(own.queued)), trust);
         Estimate {
-            active: queued + running,
+            active: all.active.max(queued),
             queued,
-            running,
+            running: all.active.saturating_sub(queued),
             kv_used: all.kv_used,
         }
     }
@@ -324,15 +328,9 @@ impl Load {
         }
     }
 
-    const fn requests(&self) -> u32 {
-        let before = self.sample.queued.saturating_add(self.sample.running);
-        before.saturating_add(self.unseen).saturating_sub(self.ended)
-    }
-
     fn queued(&self) -> u32 {
         let arrived = if self.sample.queued > 0 { self.unseen_waiting } else { 0 };
-        let waiting = self.sample.queued.saturating_add(arrived).saturating_sub(self.started);
-        waiting.min(self.requests())
+        self.sample.queued.saturating_add(arrived).saturating_sub(self.started)
     }
 
     /// Fraction of the KV cache in use. A cache of unknown size is taken as sampled.
@@ -349,8 +347,8 @@ impl Load {
     clippy::cast_sign_loss,
     reason = "no share of a count is above it or below zero"
 )]
-fn part(count: u32, share: f64) -> u32 {
-    (f64::from(count) * share).round() as u32
+fn part(count: f64, share: f64) -> u32 {
+    (count * share).round() as u32
 }
 
 /// What a sample provably does not include.
@@ -363,9 +361,20 @@ pub(crate) struct Outside {
     kv_moved: f64,
     /// Leases that wait now and were booked after the sample was asked for.
     later: u32,
+    /// Leases that the sample may include or not, having been booked within the lag before it.
+    unclear: u32,
 }
 
 impl Outside {
+    /// What a sample of `requests` counts beyond `told` and the own leases that it includes, where `in_flight` are live now; negative
+    /// where it counts less. Of leases that it may or may not include it is not off.
+    pub(crate) fn excess(&self, requests: u32, told: u32, in_flight: u32) -> f64 {
+        let own = in_flight.saturating_sub(self.unseen).saturating_add(self.ended);
+        let least = own.saturating_add(told);
+        let most = least.saturating_add(self.unclear);
+        f64::from(requests) - f64::from(requests.clamp(least, most))
+    }
+
     /// The most own leases that can have waited for their first token when the sample was taken, given those that wait now.
     pub(crate) const fn own_waiting(&self, waiting: u32) -> u32 {
         waiting.saturating_sub(self.later) + self.started
@@ -383,14 +392,17 @@ impl Outside {
                 outside.unseen += 1;
                 outside.unseen_waiting += u32::from(lease.decoding_since.is_none());
                 outside.kv_moved += lease.kv_tokens;
-                outside.later += u32::from(lease.booked_at > sampled_at && lease.decoding_since.is_none());
+                let is_later = lease.booked_at > sampled_at;
+                outside.later += u32::from(is_later && lease.decoding_since.is_none());
+                outside.unclear += u32::from(!is_later);
             }
             true
         });
         marks.forget_until(sampled_at);
-        for mark in marks.iter().filter(|mark| mark.booked_at <= cut) {
+        for mark in marks.iter().filter(|mark| mark.booked_at <= sampled_at) {
             match mark.kind {
-                MarkKind::Started => outside.started += 1,
+                MarkKind::Ended { .. } if mark.booked_at > cut => outside.unclear += 1,
+                MarkKind::Started => outside.started += u32::from(mark.booked_at <= cut),
                 MarkKind::Ended { kv_tokens } => {
                     outside.ended += 1;
                     outside.kv_moved -= kv_tokens;

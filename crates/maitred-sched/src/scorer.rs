@@ -299,12 +299,11 @@ impl Scene<'_> {
             gate.trust(&self.subject.freshness),
             self.subject.freshness.now,
         );
-        // What others say they have under way is there, whatever an older page shows.
+        // What others say they have under way is there, whatever a page shows; what a page counts beyond it comes on top.
         let told = self.columns.heard[at].sequences();
         if told > 0 {
-            let under_way = gate.in_flight.saturating_add(told);
-            estimate.active = estimate.active.max(under_way);
-            estimate.running = estimate.running.max(under_way.saturating_sub(estimate.queued));
+            estimate.active = estimate.active.saturating_add(told);
+            estimate.running = estimate.running.saturating_add(told);
         }
         estimate
     }

@@ -368,6 +368,7 @@ fn options(pool: &raw::Pool) -> PoolOptions {
             sample_lag: pool.reckoning.sample_lag.get(),
             decode_rate: pool.reckoning.decode_rate,
             smoothing: pool.reckoning.smoothing,
+            ..ReckoningOptions::default()
         },
         prefix: prefix::options(&pool.prefix),
         ..PoolOptions::default()

@@ -126,10 +126,11 @@ impl Pool {
         self.look_at_fleet();
     }
 
-    /// Sequences that run on an endpoint, and the tokens of their context.
+    /// Sequences that decode on an endpoint, and the tokens of their context.
     pub(super) fn batch(&self, at: usize, now: Time) -> (f64, f64) {
-        let (gate, load) = (&self.columns.gates[at], &self.columns.loads[at]);
-        let running = f64::from(load.estimate(gate.in_flight, now).running.max(1));
+        let (load, told) = (&self.columns.loads[at], self.columns.heard[at].sequences());
+        let running = f64::from(load.decoding.saturating_add(told)) + load.others.now(now);
+        let running = running.max(1.0);
         (running, load.batch_context(running))
     }
 

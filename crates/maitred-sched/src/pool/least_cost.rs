@@ -1,6 +1,6 @@
 //! The choice by cost: queues first, since their mean is part of the price of own work, then the whole sum, then the lowest.
 
-use crate::cost::{CostTerms, Prices};
+use crate::cost::{CostTerms, Prices, Standing};
 use crate::picker;
 use crate::pool::Pool;
 use crate::pool::choose::Choice;
@@ -10,8 +10,8 @@ use crate::why::PickReason;
 /// The costs of all candidates of one pick. A buffer that every pick uses again.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
-    /// Seconds of work before a new call, by the candidates' places.
-    queues: Vec<f64>,
+    /// How the candidates stand, by their places.
+    standings: Vec<Standing>,
     /// Costs in seconds, in the same order.
     pub(super) totals: Vec<f64>,
     /// What own work and stalls are charged.
@@ -20,9 +20,8 @@ pub(super) struct Costs {
 
 impl Costs {
     pub(super) fn reserve(&mut self, endpoints: usize) {
-        for column in [&mut self.queues, &mut self.totals] {
-            column.reserve(endpoints.saturating_sub(column.len()));
-        }
+        self.standings.reserve(endpoints.saturating_sub(self.standings.len()));
+        self.totals.reserve(endpoints.saturating_sub(self.totals.len()));
     }
 }
 
@@ -46,24 +45,20 @@ impl Pool {
             subject,
         };
         let options = &self.options.cost;
-        costs.queues.clear();
+        costs.standings.clear();
         costs
-            .queues
-            .extend(candidates.iter().map(|slot| scene.wait(*slot as usize, options)));
+            .standings
+            .extend(candidates.iter().map(|slot| scene.standing(*slot as usize, options)));
         let count = candidates.len().max(1) as f64;
-        let mean = costs.queues.iter().sum::<f64>() / count;
-        let sums = candidates.iter().fold((0.0, 0.0), |(running, held), slot| {
-            let at = *slot as usize;
-            (
-                running + f64::from(self.columns.loads[at].decoding),
-                held + scene.cached(at),
-            )
+        let sums = costs.standings.iter().fold((0.0, 0.0), |(wait, running), standing| {
+            (wait + standing.wait, running + f64::from(standing.estimate.running))
         });
+        let held = candidates.iter().map(|slot| scene.cached(*slot as usize)).sum::<f64>();
         let rate = self.fleet.rate(self.now) / count;
-        costs.prices = options.prices(mean, rate, sums.0 / count, sums.1 / count);
-        let queues = candidates.iter().zip(&costs.queues);
+        costs.prices = options.prices(sums.0 / count, rate, sums.1 / count, held / count);
+        let standings = candidates.iter().zip(&costs.standings);
         let prices = costs.prices;
-        let totals = queues.map(|(slot, queue)| scene.cost(*slot as usize, *queue, &prices, options).total);
+        let totals = standings.map(|(slot, standing)| scene.cost(*slot as usize, standing, &prices, options).total);
         costs.totals.clear();
         costs.totals.extend(totals);
     }
@@ -80,7 +75,7 @@ impl Pool {
         let at = candidates[first] as usize;
         let gate = &self.columns.gates[at];
         let distrust = 1.0 - gate.trust(&subject.freshness);
-        let others = self.columns.loads[at].foreign_share(gate.in_flight);
+        let others = self.columns.loads[at].foreign_share(gate.in_flight, self.now);
         let doubt = distrust * others * self.columns.backlogs[at].doubt();
         let limit = lowest + self.options.cost.tie(lowest) + doubt;
         let home = subject
@@ -109,11 +104,7 @@ impl Pool {
             subject,
         };
         let at = self.scratch.candidates[place] as usize;
-        scene.cost(
-            at,
-            scene.wait(at, &self.options.cost),
-            &self.scratch.costs.prices,
-            &self.options.cost,
-        )
+        let options = &self.options.cost;
+        scene.cost(at, &scene.standing(at, options), &self.scratch.costs.prices, options)
     }
 }

@@ -45,7 +45,8 @@ impl Pool {
             self.say_restarted(at);
             return Observed::RestartSeen;
         }
-        self.take_sample(at, signals, sampled_at);
+        // A page that did not move is no news of others.
+        self.take_sample(at, signals, sampled_at, verdict == PageVerdict::Moving);
         self.note_change_at(at);
         let frozen = verdict == PageVerdict::Frozen;
         if self.columns.gates[at].frozen != frozen {
@@ -97,7 +98,7 @@ impl Pool {
         }
     }
 
-    fn take_sample(&mut self, at: usize, signals: &Signals, sampled_at: Time) {
+    fn take_sample(&mut self, at: usize, signals: &Signals, sampled_at: Time, is_news: bool) {
         let endpoint = &mut self.columns.endpoints[at];
         let cut = sampled_at.saturating_sub(self.options.reckoning.sample_lag);
         let outside = Outside::of(&mut self.leases, endpoint.leases, &mut endpoint.marks, sampled_at, cut);
@@ -112,10 +113,16 @@ impl Pool {
         load.set_pool(pool);
         load.take(sample, &outside, sampled_at, self.now);
         self.columns.gates[at].sampled_at = Some(sampled_at);
-        let waiting = self.columns.gates[at]
-            .in_flight
-            .saturating_sub(self.columns.loads[at].decoding);
+        let gate = &self.columns.gates[at];
+        let told = self.columns.heard[at].sequences();
+        let excess = outside.excess(signals.queued.saturating_add(signals.running), told, gate.in_flight);
+        if is_news {
+            let memory = self.options.reckoning.memory;
+            load.others.learn(excess, (memory, self.fleet.hold), sampled_at);
+        }
+        let waiting = gate.in_flight.saturating_sub(load.decoding);
         let foreign = f64::from(signals.queued.saturating_sub(outside.own_waiting(waiting)));
+        let foreign = foreign.min(load.others.now(sampled_at));
         let work = self.fleet.mean_work.times(foreign);
         let seconds = self.columns.paces[at].seconds(work);
         self.columns.backlogs[at].see_foreign(seconds, sampled_at);
