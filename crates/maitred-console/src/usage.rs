@@ -6,7 +6,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use maitred_runtime::usage::{By, Money, Question, Sums, UnixMillis, civil_moment};
+use maitred_runtime::usage::{By, Idle, Money, Question, Report, Sums, UnixMillis, civil_moment};
 
 use crate::{Console, problem};
 
@@ -44,10 +44,10 @@ pub(crate) async fn page(State(console): State<Console>, RawQuery(query): RawQue
         let why = problem("there is no ledger; see `ledger` in the configuration");
         return (StatusCode::NOT_FOUND, why).into_response();
     };
-    match ledger.usage(&question).await {
-        Ok(lines) => {
+    match ledger.report(&question).await {
+        Ok(told) => {
             let content_type = [(CONTENT_TYPE, format.content_type())];
-            (content_type, report(format, &question, &lines)).into_response()
+            (content_type, report(format, &question, &told)).into_response()
         }
         Err(error) => {
             // What a database says may name more than a viewer should see.
@@ -107,11 +107,12 @@ pub fn question(by: Vec<By>, (since, until): (&str, Option<&str>), now: UnixMill
 
 /// The report.
 #[must_use]
-pub fn report(format: Format, question: &Question, lines: &Lines) -> String {
+pub fn report(format: Format, question: &Question, report: &Report) -> String {
+    let lines: Vec<Line<'_>> = lines(report).collect();
     match format {
-        Format::Table => table(&question.by, lines),
-        Format::Csv => csv(&question.by, lines),
-        Format::Json => format!("{}\n", json(question, lines)),
+        Format::Table => table(&question.by, &lines),
+        Format::Csv => csv(&question.by, &lines),
+        Format::Json => format!("{}\n", json(question, &lines)),
     }
 }
 
@@ -134,8 +135,38 @@ pub fn moment(text: &str, now: UnixMillis) -> Result<UnixMillis, String> {
     civil_moment(text).map_err(|error| format!("`{text}` is neither a time ago such as `30d` nor a date: {error}"))
 }
 
-/// Lines of a report: the values that each is of, and its sums.
-pub type Lines = [(Vec<String>, Sums)];
+/// What lines of idle hours are called: in tables where a value would be, elsewhere in the column `line`.
+const IDLE: &str = "idle";
+
+/// A line of a report: the values that it is of, its sums, and of which idle hours it is if it is not of calls.
+struct Line<'a> {
+    values: Vec<Option<&'a str>>,
+    sums: Sums,
+    idle: Option<&'a Idle>,
+}
+
+impl Line<'_> {
+    const fn kind(&self) -> &'static str {
+        if self.idle.is_some() { IDLE } else { "calls" }
+    }
+}
+
+/// Calls first, and then what nobody used.
+fn lines(report: &Report) -> impl Iterator<Item = Line<'_>> {
+    let calls = report.lines.iter().map(|(values, sums)| Line {
+        values: values.iter().map(|value| Some(value.as_str())).collect(),
+        sums: *sums,
+        idle: None,
+    });
+    calls.chain(report.idle.iter().map(|idle| Line {
+        values: idle.values.iter().map(Option::as_deref).collect(),
+        sums: Sums {
+            money: idle.money,
+            ..Sums::default()
+        },
+        idle: Some(idle),
+    }))
+}
 
 /// The columns after the values: name, and the figure.
 const COLUMNS: [&str; 13] = [
@@ -181,7 +212,23 @@ fn money(billionths: i64) -> String {
     Money(u64::try_from(billionths).unwrap_or(0)).to_string()
 }
 
-fn table(by: &[By], lines: &Lines) -> String {
+/// A line's values for people. One of idle hours says so, in the first place that has nothing else to say.
+fn shown(line: &Line<'_>) -> Vec<String> {
+    let mut mark = line.idle.map(|_| format!("({IDLE})"));
+    let shown = line.values.iter().map(|value| match value {
+        None => mark.take().unwrap_or_else(|| "-".to_owned()),
+        Some("") => "-".to_owned(),
+        Some(value) => (*value).to_owned(),
+    });
+    let mut shown: Vec<String> = shown.collect();
+    if let (Some(mark), Some(last)) = (mark, shown.last_mut()) {
+        last.push(' ');
+        last.push_str(&mark);
+    }
+    shown
+}
+
+fn table(by: &[By], lines: &[Line<'_>]) -> String {
     let mut rows: Vec<Vec<String>> = Vec::with_capacity(lines.len() + 1);
     rows.push(
         by.iter()
@@ -190,15 +237,8 @@ fn table(by: &[By], lines: &Lines) -> String {
             .map(str::to_owned)
             .collect(),
     );
-    for (values, sums) in lines {
-        let values = values.iter().map(|value| {
-            if value.is_empty() {
-                "-".to_owned()
-            } else {
-                value.clone()
-            }
-        });
-        rows.push(values.chain(figures(sums)).collect());
+    for line in lines {
+        rows.push(shown(line).into_iter().chain(figures(&line.sums)).collect());
     }
     let columns = by.len() + COLUMNS.len();
     let width = |column: usize| {
@@ -228,16 +268,19 @@ fn table(by: &[By], lines: &Lines) -> String {
     out
 }
 
-fn csv(by: &[By], lines: &Lines) -> String {
+fn csv(by: &[By], lines: &[Line<'_>]) -> String {
     let mut out = by
         .iter()
         .map(|by| by.name())
         .chain(COLUMNS)
+        .chain(["line"])
         .collect::<Vec<_>>()
         .join(",");
     out.push_str("\r\n");
-    for (values, sums) in lines {
-        let cells: Vec<String> = values.iter().map(|value| quoted(value)).chain(figures(sums)).collect();
+    for line in lines {
+        let values = line.values.iter().map(|value| quoted(value.unwrap_or_default()));
+        let cells = values.chain(figures(&line.sums)).chain([line.kind().to_owned()]);
+        let cells: Vec<String> = cells.collect();
         let _never = write!(out, "{}\r\n", cells.join(","));
     }
     out
@@ -258,13 +301,19 @@ pub fn quoted(value: &str) -> String {
     }
 }
 
-fn json(question: &Question, lines: &Lines) -> serde_json::Value {
-    let line = |(values, sums): &(Vec<String>, Sums)| {
+fn json(question: &Question, lines: &[Line<'_>]) -> serde_json::Value {
+    let line = |told: &Line<'_>| {
         let mut line = serde_json::Map::new();
-        for (by, value) in question.by.iter().zip(values) {
-            line.insert(by.name().to_owned(), value.as_str().into());
+        line.insert("line".to_owned(), told.kind().into());
+        for (by, value) in question.by.iter().zip(&told.values) {
+            line.insert(by.name().to_owned(), (*value).into());
         }
-        for (name, figure) in COLUMNS.iter().zip(figures(sums)) {
+        if let Some(idle) = told.idle {
+            // What the money below is a part of.
+            line.insert("endpoint_minutes".to_owned(), idle.minutes.into());
+            line.insert("hours_money".to_owned(), money(idle.cost).into());
+        }
+        for (name, figure) in COLUMNS.iter().zip(figures(&told.sums)) {
             // Money stays text: a number of JSON would be rounded by many readers.
             let value = match figure.parse::<i64>() {
                 Ok(count) if *name != "money" => count.into(),

@@ -13,6 +13,7 @@ mod decision;
 mod decisions;
 mod fetch;
 mod host;
+mod hours;
 mod issuers;
 mod keeper;
 mod kv_events;
@@ -43,7 +44,7 @@ pub use acts::Deed;
 /// What a report over the ledger is asked and made of.
 pub mod usage {
     pub use maitred_config::moment as civil_moment;
-    pub use maitred_store::ledger::{By, Question, Sums};
+    pub use maitred_store::ledger::{By, Idle, Question, Report, Sums};
     pub use maitred_tenant::Money;
     pub use maitred_types::UnixMillis;
 }

@@ -346,7 +346,7 @@ impl Runtime {
             .collect()
     }
 
-    fn hosts(&self) -> Vec<Arc<PoolHost>> {
+    pub(crate) fn hosts(&self) -> Vec<Arc<PoolHost>> {
         self.pools
             .lock()
             .values()

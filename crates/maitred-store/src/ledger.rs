@@ -10,6 +10,7 @@ mod entry;
 mod feed;
 mod frame;
 mod history;
+mod hours;
 mod queue;
 mod row;
 mod schema;
@@ -31,6 +32,7 @@ use tokio::sync::Semaphore;
 pub use database::{Access, Database, DatabaseError, Place, SCHEMA_VERSION, month_of, months_before};
 pub use entry::{AttemptHead, CallHead, Ending, Entry, Expected};
 pub use history::{Past, STRETCHES_MAX, Stretch, Whose};
+pub use hours::{Idle, Ready, Report};
 pub use queue::Durability;
 pub use row::{INTERRUPTED, Row};
 pub use usage::{By, LINES_MAX, Question, Sums, UsageError};
@@ -332,13 +334,13 @@ impl Ledger {
     ///
     /// # Errors
     /// The database does not answer in time, or there are too many lines.
-    pub async fn usage(&self, question: &Question) -> Result<Vec<(Vec<String>, Sums)>, UsageError> {
+    pub async fn report(&self, question: &Question) -> Result<Report, UsageError> {
         let _permit = self.reports.acquire().await;
         let summed = async {
             let mut database = Database::open(&self.place, Access::Read).await?;
-            let lines = database.usage(question).await;
+            let report = database.report(question).await;
             database.close().await;
-            lines
+            report
         };
         let summed = tokio::time::timeout(REPORT, summed).await;
         summed.unwrap_or(Err(UsageError::Database(DatabaseError::Timeout)))

@@ -154,6 +154,16 @@ impl Prices {
             .find(|price| price.from <= at && price.is_for(pool, model))
     }
 
+    /// The price that holds at a time for the hours of a pool, and what an hour of one endpoint costs.
+    #[must_use]
+    pub fn of_hours(&self, pool: &PoolName, at: UnixMillis) -> Option<(&Arc<Price>, u64)> {
+        let mut held = self.prices.iter().filter(|price| price.from <= at);
+        held.find_map(|price| match &price.charge {
+            Charge::Hours { pool: priced, per_hour } if priced == pool => Some((price, *per_hour)),
+            _ => None,
+        })
+    }
+
     /// Whether there is none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

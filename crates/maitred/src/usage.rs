@@ -47,20 +47,20 @@ pub(crate) fn run(args: &UsageArgs) -> anyhow::Result<ExitCode> {
         question(args.by.clone(), (&args.since, args.until.as_deref()), now()).map_err(anyhow::Error::msg)?;
     let place = place_of(&args.config)?;
     crate::tls::install_provider();
-    let lines = blocking(async {
+    let told = blocking(async {
         let mut database = Database::open(&place, Access::Read).await?;
-        let lines = database.usage(&question).await?;
+        let told = database.report(&question).await?;
         database.close().await;
-        Ok(lines)
+        Ok(told)
     })?;
     let format = match args.format {
         ReportFormat::Table => Format::Table,
         ReportFormat::Csv => Format::Csv,
         ReportFormat::Json => Format::Json,
     };
-    if lines.is_empty() {
+    if told.lines.is_empty() {
         eprintln!("no calls in that time; a call's row is there a moment after its end");
     }
-    print!("{}", report(format, &question, &lines));
+    print!("{}", report(format, &question, &told));
     Ok(ExitCode::SUCCESS)
 }

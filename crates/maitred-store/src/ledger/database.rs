@@ -13,8 +13,9 @@ use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, AssertSqlSafe, Connection, Row as _, Transaction};
 
+use super::hours::{self, Hours};
 use super::row::Row;
-use super::schema::{COLUMNS, LOCK, migrations, month_tables, table};
+use super::schema::{COLUMNS, LOCK, begin_of, migrations, month_tables, table};
 
 pub use super::schema::{SCHEMA_VERSION, month_of, months_before};
 
@@ -293,6 +294,14 @@ impl Database {
         Ok(())
     }
 
+    /// Writes minutes in which endpoints were ready, all or nothing.
+    ///
+    /// # Errors
+    /// The database refuses; then nothing was written, or it is not known, and the same is to be written again.
+    pub(super) async fn write_hours(&mut self, hours: &Hours) -> Result<(), DatabaseError> {
+        hours::write(&mut self.connection, self.is_postgres, hours).await
+    }
+
     /// Drops the months before `oldest` (as year × 100 + month). Says which.
     ///
     /// # Errors
@@ -312,6 +321,10 @@ impl Database {
                 .await?;
             transaction.commit().await?;
             self.months.retain(|other| other != month);
+        }
+        if let Some(begin) = begin_of(oldest).filter(|_| !gone.is_empty()) {
+            let statement = AssertSqlSafe(hours::forgetting(begin));
+            sqlx::query(statement).execute(&mut self.connection).await?;
         }
         Ok(gone)
     }
@@ -339,7 +352,10 @@ impl Database {
 
 /// Begins to write. In SQLite a transaction that first reads and then writes fails at once, without waiting its turn, where another
 /// process wrote in between; one that says so at its beginning waits.
-async fn begin(connection: &mut AnyConnection, is_postgres: bool) -> Result<Transaction<'_, Any>, sqlx::Error> {
+pub(super) async fn begin(
+    connection: &mut AnyConnection,
+    is_postgres: bool,
+) -> Result<Transaction<'_, Any>, sqlx::Error> {
     let how = if is_postgres { "BEGIN" } else { "BEGIN IMMEDIATE" };
     connection.begin_with(how).await
 }
@@ -417,11 +433,11 @@ fn bind(query: Query<'static, Any, AnyArguments>, row: &Row) -> Query<'static, A
 }
 
 /// Text that both databases take: PostgreSQL has no NUL.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-fn signed(number: u64) -> i64 {
+pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Entries are read back after a crash, so reading never trusts a length, and whatever cannot be an entry is an error.
 
+use super::hours::Ready;
 use maitred_types::{TokenCount, UnixMillis, Usage, UsageSource};
 
 /// Longest text in an entry, in bytes. Longer ones are cut: a name that a client chose must not fill the ledger.
@@ -110,6 +111,8 @@ pub enum Entry<S> {
         /// How.
         ending: Ending<S>,
     },
+    /// An endpoint that is paid for by the hour was ready.
+    Ready(Ready<S>),
 }
 
 impl<S: AsRef<str>> Entry<S> {
@@ -147,6 +150,15 @@ impl<S: AsRef<str>> Entry<S> {
                 number(out, *call);
                 ending.write(out);
             }
+            Self::Ready(ready) => {
+                out.push(5);
+                for figure in [ready.hour, ready.minutes, ready.per_hour] {
+                    number(out, figure);
+                }
+                for named in [&ready.pool, &ready.endpoint, &ready.price] {
+                    text(out, named.as_ref());
+                }
+            }
         }
     }
 }
@@ -179,6 +191,14 @@ impl Entry<String> {
                 call,
                 ending: Ending::read(bytes)?,
             },
+            5 => Self::Ready(Ready {
+                hour: call,
+                minutes: read_number(bytes)?,
+                per_hour: read_number(bytes)?,
+                pool: read_text(bytes)?,
+                endpoint: read_text(bytes)?,
+                price: read_text(bytes)?,
+            }),
             _ => return None,
         })
     }

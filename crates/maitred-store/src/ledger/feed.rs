@@ -13,7 +13,9 @@ use maitred_types::UnixMillis;
 
 use super::LedgerOptions;
 use super::database::{Access, Database, DatabaseError};
+use super::entry::Entry;
 use super::frame;
+use super::hours::Hours;
 use super::queue::{Shared, Written};
 use super::row::{Assembler, Row};
 use super::schema::{month_after, month_of, months_before};
@@ -50,6 +52,7 @@ pub(super) struct Feeder {
     /// Segments that have been read to their end and are not removed.
     done: BTreeSet<u64>,
     rows: Vec<Row>,
+    hours: Hours,
     failures: u32,
 }
 
@@ -68,6 +71,7 @@ impl Feeder {
             segment: 0,
             done: BTreeSet::new(),
             rows: Vec::new(),
+            hours: Hours::default(),
             failures: 0,
         }
     }
@@ -89,12 +93,12 @@ impl Feeder {
                 }
             };
             self.tell(written);
-            if !self.rows.is_empty() {
+            if self.has_more() {
                 self.commit().await;
             }
             self.retire(written);
             self.sync(written);
-            if is_behind || !self.rows.is_empty() {
+            if is_behind || self.has_more() {
                 continue;
             }
             self.shared.fed.send_replace(written.through);
@@ -112,9 +116,14 @@ impl Feeder {
         self.leave().await;
     }
 
+    /// Whether something waits for the database.
+    fn has_more(&self) -> bool {
+        !self.rows.is_empty() || !self.hours.is_empty()
+    }
+
     /// Reads what is written, up to a batch of rows. Says whether there is more to read.
     fn read(&mut self, written: Written) -> io::Result<bool> {
-        while self.rows.len() < ROWS {
+        while self.rows.len() + self.hours.len() < ROWS {
             let reader = match &mut self.reader {
                 Some(reader) => reader,
                 None => {
@@ -124,8 +133,9 @@ impl Feeder {
             };
             let is_last = self.segment >= written.segment;
             let end = if is_last { written.length } else { u64::MAX };
-            let (assembler, rows, segment) = (&mut self.assembler, &mut self.rows, self.segment);
-            let has_read = reader.read(end, |payload| take(assembler, payload, segment, rows))?;
+            let (assembler, segment) = (&mut self.assembler, self.segment);
+            let (rows, hours) = (&mut self.rows, &mut self.hours);
+            let has_read = reader.read(end, |payload| take(assembler, payload, segment, (rows, hours)))?;
             if has_read {
                 continue;
             }
@@ -180,6 +190,8 @@ impl Feeder {
         let mut database = self.connection().await?;
         // A connection that failed is not used again.
         database.write(rows).await?;
+        database.write_hours(&self.hours).await?;
+        self.hours.clear();
         self.database = Some(database);
         Ok(())
     }
@@ -197,7 +209,7 @@ impl Feeder {
 
     /// Removes the segments of which everything is in the database.
     fn retire(&mut self, written: Written) {
-        if !self.rows.is_empty() {
+        if self.has_more() {
             return;
         }
         let needed = self.assembler.oldest_segment().unwrap_or(u64::MAX);
@@ -218,7 +230,7 @@ impl Feeder {
         meters.spool_bytes(self.shared.held.load(Ordering::Relaxed));
         meters.open_calls(self.assembler.open_calls());
         let position = self.reader.as_ref().map_or(0, SegmentReader::position);
-        let is_current = self.rows.is_empty() && self.segment == written.segment && position == written.length;
+        let is_current = !self.has_more() && self.segment == written.segment && position == written.length;
         let now = (self.options.now)();
         if is_current {
             self.current = now;
@@ -314,8 +326,10 @@ impl Feeder {
         let mut damaged = BTreeSet::new();
         for number in &segments {
             let mut reader = orphan.read(*number)?;
-            while reader.read(u64::MAX, |payload| take(&mut assembler, payload, *number, &mut rows))? {
-                if rows.len() >= ROWS {
+            while reader.read(u64::MAX, |payload| {
+                take(&mut assembler, payload, *number, (&mut rows, &mut self.hours));
+            })? {
+                if rows.len() + self.hours.len() >= ROWS {
                     self.put(&mut rows).await?;
                 }
             }
@@ -336,10 +350,15 @@ impl Feeder {
     }
 
     async fn put(&mut self, rows: &mut Vec<Row>) -> io::Result<()> {
+        let refused = || io::Error::other("the ledger's database takes no rows");
         for chunk in rows.chunks(ROWS) {
             if !self.write(chunk).await {
-                return Err(io::Error::other("the ledger's database takes no rows"));
+                return Err(refused());
             }
+        }
+        // There may be hours without calls.
+        if !self.hours.is_empty() && !self.write(&[]).await {
+            return Err(refused());
         }
         rows.clear();
         Ok(())
@@ -366,11 +385,12 @@ impl Feeder {
     }
 }
 
-fn take(assembler: &mut Assembler, payload: &[u8], segment: u64, rows: &mut Vec<Row>) {
+fn take(assembler: &mut Assembler, payload: &[u8], segment: u64, (rows, hours): (&mut Vec<Row>, &mut Hours)) {
     match frame::entries(payload) {
-        Some(entries) => entries
-            .into_iter()
-            .for_each(|entry| assembler.take(entry, segment, rows)),
+        Some(entries) => entries.into_iter().for_each(|entry| match entry {
+            Entry::Ready(ready) => hours.add(ready),
+            other => assembler.take(other, segment, rows),
+        }),
         // The hash is right, so a gateway wrote it: one of another version.
         None => tracing::error!(
             segment,

@@ -88,6 +88,8 @@ impl Assembler {
                     self.settle(call, open, ending, rows);
                 }
             }
+            // It belongs to no call.
+            Entry::Ready(_) => {}
         }
     }
 

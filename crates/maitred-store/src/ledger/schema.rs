@@ -2,8 +2,10 @@
 
 use maitred_types::UnixMillis;
 
+use super::hours;
+
 /// The version of the tables that this program reads and writes.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
 
 /// Whoever makes or drops tables in PostgreSQL does it alone: two that make the same table at once would both fail.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(7021790218)";
@@ -51,7 +53,7 @@ pub(super) fn migrations(found: Option<i64>, is_postgres: bool, months: &[i64]) 
         statements.push("CREATE TABLE maitred_months (month BIGINT NOT NULL PRIMARY KEY)".to_owned());
         statements.push("INSERT INTO maitred_schema (version) VALUES (1)".to_owned());
     }
-    if is_postgres {
+    if is_postgres && found.is_none_or(|found| found < 2) {
         statements.push(format!(
             "CREATE TABLE maitred_usage ({}, PRIMARY KEY ({NAME_IN_PARTITIONS})) PARTITION BY RANGE (arrived_ms)",
             columns()
@@ -65,6 +67,7 @@ pub(super) fn migrations(found: Option<i64>, is_postgres: bool, months: &[i64]) 
             ));
         }
     }
+    statements.push(hours::TABLE.to_owned());
     statements.push(format!("UPDATE maitred_schema SET version = {SCHEMA_VERSION}"));
     statements
 }
@@ -107,7 +110,7 @@ fn bounds(month: i64) -> String {
 }
 
 /// When a month begins, in milliseconds of civil time; `None` beyond the calendar.
-fn begin_of(month: i64) -> Option<i64> {
+pub(super) fn begin_of(month: i64) -> Option<i64> {
     let (year, of_year) = (i16::try_from(month / 100).ok()?, i8::try_from(month % 100).ok()?);
     let date = jiff::civil::Date::new(year, of_year, 1).ok()?;
     let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;

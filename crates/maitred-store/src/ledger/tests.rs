@@ -5,6 +5,11 @@ use maitred_test::{Folder, Postgres};
 use maitred_types::{TokenCount, Usage, UsageSource};
 use sqlx::Row as _;
 
+use idle::{
+    hours_are_counted_once_however_many_gateways_write_them, hours_leave_with_their_month,
+    tables_of_the_second_version_get_hours,
+};
+
 use super::*;
 
 /// 2026-12-01T00:00:00Z.
@@ -235,6 +240,9 @@ on_both! {
     a_database_that_takes_nothing_holds_up_nobody_and_nothing_is_lost
     under_reject_no_call_begins_while_the_database_takes_nothing
     a_full_spool_lets_no_call_begin
+    hours_are_counted_once_however_many_gateways_write_them
+    hours_leave_with_their_month
+    tables_of_the_second_version_get_hours
 }
 
 async fn calls_are_in_the_ledger_once_and_the_spool_is_empty_afterwards(store: Store) {
@@ -602,6 +610,7 @@ impl AssertSql {
     }
 }
 
+mod idle;
 mod kills;
 
 /// A server that accepts and says nothing holds up no start; the time is virtual.

@@ -104,7 +104,8 @@ impl By {
     }
 }
 
-fn day(days: i64) -> Option<String> {
+/// A civil day, by its number since 1970.
+pub(super) fn day(days: i64) -> Option<String> {
     let moment = jiff::Timestamp::from_second(days.checked_mul(86_400)?).ok()?;
     Some(moment.strftime("%Y-%m-%d").to_string())
 }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use maitred_test::{Connection, Signal};
+use maitred_test::{Connection, Folder, Signal};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::ledger::{LEDGER, call, laid, served, usage};
-use crate::table::{Config, Engine, Gateway, POOL};
+use crate::table::{Config, Engine, Gateway, POOL, maitred};
 
 /// Two units a second for each endpoint.
 fn hourly() -> String {
@@ -66,7 +66,9 @@ async fn a_pools_hours_are_charged_once_however_many_share_them() {
     child.signal(Signal::Terminate);
     assert!(child.exit().await.success());
 
-    let lines = usage(&folder, "task,price").await;
+    what_nobody_used_is_the_rest_of_what_the_hours_cost(&folder).await;
+    let mut lines = usage(&folder, "task,price").await;
+    lines.retain(|line| line["line"] == "calls");
     assert_eq!(lines.len(), 7, "{lines:?}");
     let price = format!("pool {POOL}@always 2 x 3600 per GPU hour");
     assert!(
@@ -94,9 +96,39 @@ async fn a_pools_hours_are_charged_once_however_many_share_them() {
         parts.iter().fold(0.0_f64, |most, part| most.max(*part)),
     );
     assert!(most < sum / 3.0, "{parts:?}");
-    let all: f64 = usage(&folder, "tenant").await.iter().map(money).sum();
+    let all = usage(&folder, "tenant").await;
+    let all: f64 = all.iter().filter(|line| line["line"] == "calls").map(money).sum();
     let sum: f64 = lines.iter().map(money).sum();
     assert!((all - sum).abs() < 1e-6, "{all} {sum}");
+}
+
+/// Whatever it is summed by, the lines add up to what the minutes cost in which the endpoint was ready.
+async fn what_nobody_used_is_the_rest_of_what_the_hours_cost(folder: &Folder) {
+    for (by, whose) in [
+        ("tenant,model", "tenant"),
+        ("pool", ""),
+        ("endpoint,day", ""),
+        ("task,month", "task"),
+    ] {
+        let lines = usage(folder, by).await;
+        let idle: Vec<&Value> = lines.iter().filter(|line| line["line"] == "idle").collect();
+        assert_eq!(idle.len(), 1, "{lines:?}");
+        assert!(whose.is_empty() || idle[0][whose].is_null(), "{idle:?}");
+        let minutes = idle[0]["endpoint_minutes"].as_f64().unwrap();
+        let hours: f64 = idle[0]["hours_money"].as_str().unwrap().parse().unwrap();
+        assert!(minutes >= 1.0 && (hours - minutes * 120.0).abs() < 1e-6, "{idle:?}");
+        let sum: f64 = lines.iter().map(money).sum();
+        assert!(
+            money(idle[0]) > 0.0 && (sum - hours).abs() < 1e-6,
+            "{sum} of {hours}: {lines:?}"
+        );
+    }
+    let table = maitred(["usage", "--by", "pool"])
+        .folder(folder.path())
+        .run()
+        .await
+        .success();
+    assert!(table.contains(&format!("{POOL} (idle)")), "{table}");
 }
 
 #[tokio::test]
