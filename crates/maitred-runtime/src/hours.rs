@@ -16,8 +16,8 @@ const LOOK: Duration = Duration::from_secs(15);
 const TOGETHER: usize = 64;
 
 impl Runtime {
-    /// From now on the ledger is told in which minutes endpoints are ready whose hours have a price. Call it once, after the ledger is kept.
-    pub fn keep_hours(self: &Arc<Self>) {
+    /// From now on the ledger is told in which minutes endpoints are ready whose hours have a price.
+    pub(crate) fn keep_hours(self: &Arc<Self>) {
         let Some(ledger) = self.ledger().map(Arc::clone) else {
             return;
         };

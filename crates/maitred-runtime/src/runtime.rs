@@ -268,9 +268,11 @@ impl Runtime {
         &self.quota
     }
 
-    /// From now on calls are entered in `ledger`. Only the first one counts: which ledger it is does not change while calls run.
-    pub fn keep_ledger(&self, ledger: Ledger) {
+    /// From now on calls are entered in `ledger`, and hours that are paid for. Call it once: which ledger it is does not change while calls
+    /// run.
+    pub fn keep_ledger(self: &Arc<Self>, ledger: Ledger) {
         self.ledger.get_or_init(|| Arc::new(ledger));
+        self.keep_hours();
     }
 
     /// Where what calls use is entered, if it is.

@@ -182,7 +182,6 @@ impl Gateway {
         );
         if let Some(ledger) = &runtime.snapshot().settings().ledger {
             runtime.keep_ledger(ledger::open(&args.config, ledger, meters.ledger()).await?);
-            runtime.keep_hours();
         }
         if let Some(settings) = &runtime.snapshot().settings().audit {
             runtime.keep_audit(audit::open(&args.config, settings, meters.audit())?);
