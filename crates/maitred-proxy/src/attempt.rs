@@ -206,9 +206,10 @@ fn to_ask<'a>(
     }
 }
 
-/// Who is refused because there is too much to do is told when to come back, also where the endpoint did not say.
+/// Who is refused because there is too much to do, or nobody to do it, is told when to come back, also where the endpoint did not say.
 fn told_to_wait(mut fault: Fault, pool: &PoolHost) -> Fault {
-    if fault.kind == FaultKind::UpstreamOverloaded && fault.retry_after.is_none() {
+    let passes = matches!(fault.kind, FaultKind::UpstreamOverloaded | FaultKind::NoEndpoint);
+    if passes && fault.retry_after.is_none() {
         fault.retry_after = Some(pool.settings().options.retry_after);
     }
     fault

@@ -121,7 +121,7 @@ faults! {
     ClientClosed: "client_closed", 499, "invalid_request_error", "invalid_request_error", 1, Client,
         "The client went away before the answer was complete. Only records and metrics show it.";
     NoEndpoint: "no_endpoint", 503, "server_error", "overloaded_error", 14, Gateway,
-        "No endpoint of the pool is able to serve: none is ready, or all have failed. See the readiness page of the admin listener.";
+        "No endpoint of the pool is able to serve: none is ready, or all have failed. Try again after the time in `Retry-After`; the readiness page of the admin listener says more.";
     Saturated: "saturated", 429, "rate_limit_error", "rate_limit_error", 8, Gateway,
         "Every endpoint that may serve the call counts as full. Try again after the time in `Retry-After`.";
     RetryBudget: "retry_budget_spent", 503, "server_error", "overloaded_error", 14, Gateway,

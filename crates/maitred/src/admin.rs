@@ -23,6 +23,8 @@ use tokio_rustls::TlsConnector;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Largest answer that is read, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
+/// What is wrong with a token that no header can carry.
+pub(crate) const UNSENDABLE: &str = "the token is not one that can be sent";
 /// Where the token is looked for if nobody says where it is.
 const TOKEN: &str = "MAITRED_ADMIN_TOKEN";
 
@@ -31,7 +33,14 @@ const TOKEN: &str = "MAITRED_ADMIN_TOKEN";
 pub(crate) struct AdminArgs {
     /// The gateway's administrative listener.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9091")]
-    pub(crate) admin: Uri,
+    admin: Uri,
+    #[command(flatten)]
+    credentials: Credentials,
+}
+
+/// What is shown to the administrative listener, and who vouches for it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Credentials {
     /// The environment variable with the administrative token.
     #[arg(long, value_name = "VARIABLE", default_value = TOKEN, conflicts_with = "token_file")]
     token_env: String,
@@ -46,21 +55,28 @@ pub(crate) struct AdminArgs {
 impl AdminArgs {
     /// Asks for `path`, with a body if there is one, and gives what came. What is not a success is an error in the gateway's words.
     pub(crate) fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
-        let (status, body) = self.send(method, path, body)?;
-        if !status.is_success() {
-            bail!(problem(status, &body));
-        }
-        serde_json::from_slice(&body)
-            .context("the gateway's answer is not what this command knows; are their versions the same?")
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let peer = self.credentials.peer(self.admin.clone())?;
+        runtime.block_on(peer.ask(method, path, body))
+    }
+}
+
+impl Credentials {
+    /// The administrative listener at `uri`, with these credentials.
+    pub(crate) fn peer(&self, uri: Uri) -> anyhow::Result<Peer> {
+        Ok(Peer {
+            uri,
+            ca: self.ca.clone(),
+            token: self.token()?,
+        })
     }
 
-    fn send(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<(StatusCode, Bytes)> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let token = self.token()?;
-        let asked = async { tokio::time::timeout(PATIENCE, self.exchange(method, path, body, token)).await };
-        match runtime.block_on(asked) {
-            Ok(answer) => answer,
-            Err(_elapsed) => bail!("the gateway at {} does not answer", self.admin),
+    /// The token in this file.
+    pub(crate) fn in_file(path: &Path) -> Self {
+        Self {
+            token_env: TOKEN.to_owned(),
+            token_file: Some(path.to_owned()),
+            ca: None,
         }
     }
 
@@ -79,42 +95,76 @@ impl AdminArgs {
             Err(error) => bail!("the environment variable `{}`: {error}", self.token_env),
         }
     }
+}
 
-    async fn exchange(
+/// Somebody who answers over HTTP, and what is shown there.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    /// Where.
+    pub(crate) uri: Uri,
+    /// With `https`: who vouches; those of the system if nobody is named.
+    pub(crate) ca: Option<PathBuf>,
+    /// The bearer token.
+    pub(crate) token: Option<String>,
+}
+
+impl Peer {
+    /// Asks for `path` and gives what came. What is not a success is an error in the other's words.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let (status, body) = self.send(method, path, body).await?;
+        if !status.is_success() {
+            bail!(problem(status, &body));
+        }
+        serde_json::from_slice(&body)
+            .context("the gateway's answer is not what this command knows; are their versions the same?")
+    }
+
+    /// Asks for `path` and gives what came, whatever it is.
+    pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
-        token: Option<String>,
     ) -> anyhow::Result<(StatusCode, Bytes)> {
-        let Some(authority) = self.admin.authority() else {
-            bail!("`{}` names no host; write it as `http://127.0.0.1:9091`", self.admin);
+        let exchange = async {
+            let mut request = self.request(method, path)?;
+            if body.is_some() {
+                request = request.header(CONTENT_TYPE, "application/json");
+            }
+            let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
+            let request = request.body(Full::new(body)).context(UNSENDABLE)?;
+            send(self.connect().await?, request).await
+        };
+        match tokio::time::timeout(PATIENCE, exchange).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => bail!("the gateway at {} does not answer", self.uri),
+        }
+    }
+
+    /// The beginning of a request for `path`, with the token.
+    pub(crate) fn request(&self, method: Method, path: &str) -> anyhow::Result<http::request::Builder> {
+        let Some(authority) = self.uri.authority() else {
+            bail!("`{}` names no host; write it as `http://127.0.0.1:9091`", self.uri);
         };
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(HOST, authority.as_str());
-        if let Some(token) = token {
+        if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
-        if body.is_some() {
-            request = request.header(CONTENT_TYPE, "application/json");
-        }
-        let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
-        let request = request
-            .body(Full::new(body))
-            .context("the token is not one that can be sent")?;
-        send(self.connect().await?, request).await
+        Ok(request)
     }
 
-    async fn connect(&self) -> anyhow::Result<Box<dyn Stream>> {
-        let tls = match self.admin.scheme_str() {
+    /// A new connection.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Box<dyn Stream>> {
+        let tls = match self.uri.scheme_str() {
             None | Some("http") => None,
             Some("https") => Some(trusting(self.ca.as_deref())?),
-            Some(other) => bail!("the administrative listener speaks http or https, not {other}"),
+            Some(other) => bail!("the gateway speaks http or https, not {other}"),
         };
-        let host = self.admin.host().unwrap_or_default();
-        let port = self.admin.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
+        let host = self.uri.host().unwrap_or_default();
+        let port = self.uri.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let socket = TcpStream::connect((bare, port)).await;
         let socket = socket.with_context(|| format!("cannot reach the gateway at {host}:{port}; see --admin"))?;
@@ -127,7 +177,8 @@ impl AdminArgs {
     }
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// Something that bytes go over.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 

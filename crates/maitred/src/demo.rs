@@ -1,8 +1,7 @@
 //! `maitred demo`: three simulated endpoints and a gateway in front of them, each a process of its own.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::io::{Read, Write};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -11,9 +10,12 @@ use maitred_tenant::KeyHasher;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::keys;
+use crate::process::{self, Process, make_ledger};
 
 /// The model that the simulated endpoints serve.
 const MODEL: &str = "llama-3.1-8b";
+/// The card and the size of the model.
+const PROFILE: &str = "h100-8b";
 /// How long the gateway may take to find every endpoint ready.
 const READY: Duration = Duration::from_secs(60);
 
@@ -69,10 +71,10 @@ impl Table {
             .prefix("maitred-demo-")
             .tempdir()
             .context("cannot make a folder")?;
-        let program = std::env::current_exe().context("cannot find this program")?;
+        let program = process::program()?;
         println!("starting {} simulated vLLM endpoints (H100, {MODEL})", args.endpoints);
         let endpoints: Vec<_> = (0..args.endpoints)
-            .map(|seed| Process::endpoint(&program, seed))
+            .map(|seed| Process::endpoint(&program, MODEL, &["--profile", PROFILE, "--seed", &seed.to_string()]))
             .collect::<anyhow::Result<_>>()?;
         for endpoint in &endpoints {
             println!("  endpoint  http://{}", endpoint.address);
@@ -85,8 +87,9 @@ impl Table {
         let text = configuration(args, &endpoints, &hashes);
         std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
         make_ledger(&program, &config)?;
-        let gateway = Process::gateway(&program, &config)?;
-        let admin = gateway.admin.clone().unwrap_or_default();
+        // What the gateway says goes where the demo's own words go.
+        let gateway = Process::gateway(&program, &config, None, |line| eprintln!("{line}"))?;
+        let admin = gateway.admin.clone();
         println!("  gateway   http://{}", gateway.address);
         println!("  admin     http://{admin}");
         println!("  config    {}", config.display());
@@ -96,9 +99,15 @@ impl Table {
         println!("See what was used:\n\nmaitred usage --config {}\n", config.display());
         println!("Make tenants and keys of your own, as the README shows, in a shell that knows the demo:\n");
         println!(
-            "export MAITRED_ADMIN_TOKEN={} MAITRED_DEMO={}\n",
+            "export MAITRED_ADMIN_TOKEN={} MAITRED_KEY={} MAITRED_DEMO={}\n",
             token.expose(),
+            key.expose(),
             folder.path().display()
+        );
+        println!("Make things go wrong, and see that the gateway keeps its promises, in that shell:\n");
+        println!(
+            "maitred drill --config $MAITRED_DEMO/maitred.yaml --gateway http://{} --admin http://{admin}\n",
+            gateway.address
         );
         println!("See how the endpoints are, in that shell:\n");
         println!("curl -H \"Authorization: Bearer $MAITRED_ADMIN_TOKEN\" http://{admin}/endpoints\n");
@@ -118,7 +127,7 @@ impl Table {
         loop {
             tick.tick().await;
             for process in self.endpoints.iter().chain([&self.gateway]) {
-                if let Some(status) = process.child.lock().try_wait()? {
+                if let Some(status) = process.ended()? {
                     eprintln!("{} has ended: {status}", process.name);
                     return Ok(ExitCode::FAILURE);
                 }
@@ -138,26 +147,14 @@ fn configuration(args: &DemoArgs, endpoints: &[Process], [hash, token]: &[String
          ledger:\n  sqlite: ledger.db\n\
          audit:\n  folder: audit\n\
          prices:\n  - model: {MODEL}\n    input: \"0.15\"\n    cached_input: \"0.03\"\n    output: \"0.60\"\n\
-         pools:\n  - name: demo\n    engine: vllm\n    models:\n      - name: {MODEL}\n    endpoints:\n",
+         pools:\n  - name: demo\n    engine: vllm\n    startup: {{ interval: 500ms }}\n    readiness: {{ interval: 500ms }}\n    \
+         models:\n      - name: {MODEL}\n    endpoints:\n",
         args.port, args.admin_port
     );
     for endpoint in endpoints {
         text.push_str(&format!("      - address: {}\n", endpoint.address));
     }
     text
-}
-
-/// Makes the tables of the demo's own ledger. What is somebody's ledger is never made so.
-fn make_ledger(program: &Path, config: &Path) -> anyhow::Result<()> {
-    let made = Command::new(program)
-        .args(["store", "migrate", "--config"])
-        .arg(config)
-        .output();
-    let made = made.context("cannot make the ledger")?;
-    if !made.status.success() {
-        bail!("cannot make the ledger: {}", String::from_utf8_lossy(&made.stderr));
-    }
-    Ok(())
 }
 
 fn print_lines(gateway: &str, key: &str) {
@@ -173,108 +170,6 @@ fn print_lines(gateway: &str, key: &str) {
          [print(event.choices[0].delta.content or \"\", end=\"\", flush=True) for event in client.chat.completions.create(\
          model=\"{MODEL}\", messages=[{{\"role\": \"user\", \"content\": \"What is on the menu?\"}}], max_tokens=40, stream=True)]'\n"
     );
-}
-
-/// A child process that listens somewhere.
-struct Process {
-    name: String,
-    child: parking_lot::Mutex<Child>,
-    address: String,
-    admin: Option<String>,
-}
-
-impl Process {
-    fn endpoint(program: &Path, seed: u16) -> anyhow::Result<Self> {
-        let mut command = Command::new(program);
-        command.args([
-            "engine",
-            "--with-parent",
-            "--listen",
-            "127.0.0.1:0",
-            "--model",
-            MODEL,
-            "--profile",
-            "h100-8b",
-        ]);
-        command.args(["--seed", &seed.to_string()]);
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stdin(Stdio::piped())
-            .spawn()
-            .context("cannot start an endpoint")?;
-        let mut lines = output(child.stdout.take())?;
-        let address = find(&mut lines, |line| line.strip_prefix("listening on ").map(str::to_owned))?;
-        Ok(Self {
-            name: format!("endpoint {address}"),
-            child: parking_lot::Mutex::new(child),
-            address,
-            admin: None,
-        })
-    }
-
-    fn gateway(program: &Path, config: &Path) -> anyhow::Result<Self> {
-        let mut command = Command::new(program);
-        command
-            .arg("serve")
-            .arg("--with-parent")
-            .arg("--config")
-            .arg(config)
-            .args(["--log-format", "json"]);
-        let mut child = command
-            .stderr(Stdio::piped())
-            .stdin(Stdio::piped())
-            .spawn()
-            .context("cannot start the gateway")?;
-        let mut lines = output(child.stderr.take())?;
-        let address = find(&mut lines, |line| logged(line, "listening"))?;
-        let admin = find(&mut lines, |line| logged(line, "administration"))?;
-        // What else the gateway says goes where the demo's own words go.
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
-        Ok(Self {
-            name: "the gateway".into(),
-            child: parking_lot::Mutex::new(child),
-            address,
-            admin: Some(admin),
-        })
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let child = self.child.get_mut();
-        // Children get the terminal's Ctrl-C too and may be gone already.
-        if child.kill().is_err() || child.wait().is_err() {
-            eprintln!("{} could not be ended", self.name);
-        }
-    }
-}
-
-type Lines = std::io::Lines<BufReader<Box<dyn Read + Send>>>;
-
-fn output<R: Read + Send + 'static>(pipe: Option<R>) -> anyhow::Result<Lines> {
-    let pipe = pipe.context("the process has no output")?;
-    let pipe: Box<dyn Read + Send> = Box::new(pipe);
-    Ok(BufReader::new(pipe).lines())
-}
-
-/// Reads lines until one has what is wanted; shows the others should none have it.
-fn find(lines: &mut Lines, wanted: impl Fn(&str) -> Option<String>) -> anyhow::Result<String> {
-    let mut seen = String::new();
-    for line in lines.by_ref() {
-        let line = line?;
-        if let Some(found) = wanted(&line) {
-            return Ok(found);
-        }
-        seen.push_str(&line);
-        seen.push('\n');
-    }
-    bail!("it ended before it was ready:\n{seen}")
-}
-
-/// The `address` of a log line with this message.
-fn logged(line: &str, message: &str) -> Option<String> {
-    let line: serde_json::Value = serde_json::from_str(line).ok()?;
-    (line.get("message")?.as_str()? == message).then(|| line.get("address")?.as_str().map(str::to_owned))?
 }
 
 /// Asks the gateway until all endpoints are ready.
@@ -304,14 +199,6 @@ fn get(address: &str, token: &str, path: &str) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_read_from_the_gateways_log() {
-        let line = r#"{"timestamp":"x","level":"INFO","message":"listening","address":"127.0.0.1:8080"}"#;
-        assert_eq!(logged(line, "listening"), Some("127.0.0.1:8080".into()));
-        assert_eq!(logged(line, "administration"), None);
-        assert_eq!(logged("not JSON", "listening"), None);
-    }
 
     #[test]
     fn the_written_configuration_is_valid() {

@@ -13,6 +13,7 @@ mod kv_events;
 mod page;
 mod problem;
 mod progress;
+mod restart;
 mod script;
 mod server;
 mod shape;
@@ -31,7 +32,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use maitred_engines::Engine;
 use maitred_runtime::{Clock, Tasks};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use self::admin::{Admin, Command};
@@ -42,6 +43,7 @@ use self::core::{Core, Life, Pace};
 use self::face::Face;
 use self::kv_events::Publisher;
 use self::page::PageSetup;
+use self::restart::Restart;
 use self::server::{Answering, Gate, Port};
 use self::stream::Cut;
 
@@ -65,12 +67,14 @@ enum Ending {
     Crashed,
     /// Its scheduler died.
     Died,
+    /// It is to begin again at the same address.
+    Restarts(Restart),
 }
 
 impl From<Ending> for ExitCode {
     fn from(ending: Ending) -> Self {
         match ending {
-            Ending::Left => Self::SUCCESS,
+            Ending::Left | Ending::Restarts(_) => Self::SUCCESS,
             Ending::Died => Self::FAILURE,
             // What a shell makes of a process killed with SIGKILL.
             Ending::Crashed => Self::from(137),
@@ -82,10 +86,20 @@ impl From<Ending> for ExitCode {
 ///
 /// # Errors
 /// When an argument makes no sense or a port cannot be had.
-pub(crate) async fn run(args: EngineArgs) -> anyhow::Result<ExitCode> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let endpoint = Endpoint::start(args, Clock::start())?;
+pub(crate) async fn run(mut args: EngineArgs) -> anyhow::Result<ExitCode> {
+    let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+    loop {
+        let endpoint = Endpoint::start(args.clone(), Clock::start())?;
+        let addresses = (endpoint.address, endpoint.admin);
+        match live(endpoint, &mut signals).await {
+            Ending::Restarts(restart) => restart.change(&mut args, addresses),
+            ending => return Ok(ending.into()),
+        }
+    }
+}
+
+/// One life of an endpoint, of which a signal is the end.
+async fn live(endpoint: Endpoint, [terminate, interrupt]: &mut [Signal; 2]) -> Ending {
     // Whoever reads these lines may close the pipe after them.
     let mut stdout = std::io::stdout();
     drop(writeln!(stdout, "listening on {}", endpoint.address));
@@ -106,11 +120,10 @@ pub(crate) async fn run(args: EngineArgs) -> anyhow::Result<ExitCode> {
             drop(commands.send(Command::Terminate).await);
         }
     };
-    let ending = tokio::select! {
+    tokio::select! {
         ending = endpoint.live() => ending,
         () = relay => Ending::Left,
-    };
-    Ok(ending.into())
+    }
 }
 
 /// A running endpoint.
@@ -157,7 +170,7 @@ impl Endpoint {
         let (commands, received) = mpsc::channel(MAX_COMMANDS);
         let (gate, gate_seen) = watch::channel(at_first);
         let (connections, tasks) = (Tasks::new(), Tasks::new());
-        let face = Arc::new(face(&args, &core)?);
+        let face = Arc::new(face(&args, &core, admin)?);
         tasks.spawn_until_stop(Arc::clone(&core).drive());
         tasks.spawn_until_stop(server::serve(port, gate_seen, connections.clone(), Door(face)));
         if let Some(port) = admin_port {
@@ -213,6 +226,14 @@ impl Endpoint {
                 Some(Command::Terminate) if is_loading => Ending::Left,
                 Some(Command::Terminate) => self.terminate().await,
                 Some(Command::Die) => self.die().await,
+                Some(Command::Restart(restart)) => {
+                    if restart.drain {
+                        self.args.drain_on_sigterm = true;
+                        self.args.drain_grace = restart.grace.unwrap_or(self.args.drain_grace);
+                        self.terminate().await;
+                    }
+                    Ending::Restarts(restart)
+                }
                 Some(Command::Crash) | None => Ending::Crashed,
             };
             self.connections.stop();
@@ -257,7 +278,7 @@ impl Endpoint {
                 command = self.received.recv() => match command {
                     Some(Command::Regate) => {}
                     Some(Command::Terminate) => return Ending::Left,
-                    Some(Command::Crash | Command::Die) | None => return Ending::Crashed,
+                    Some(Command::Crash | Command::Die | Command::Restart(_)) | None => return Ending::Crashed,
                 }
             }
         }
@@ -282,7 +303,7 @@ fn gate(args: &EngineArgs, core: &Core) -> Gate {
     if refuses || is_hidden { Gate::Shut } else { Gate::Open }
 }
 
-fn face(args: &EngineArgs, core: &Arc<Core>) -> anyhow::Result<Face> {
+fn face(args: &EngineArgs, core: &Arc<Core>, admin: Option<SocketAddr>) -> anyhow::Result<Face> {
     let names = if args.served_name.is_empty() {
         vec![args.model.clone()]
     } else {
@@ -315,6 +336,7 @@ fn face(args: &EngineArgs, core: &Arc<Core>) -> anyhow::Result<Face> {
         api_key: args.api_key.clone(),
         tells_cached: !args.no_cached_tokens,
         call_log: call_log.transpose()?.map(Arc::new),
+        admin,
         answers: AtomicU64::new(0),
     })
 }

@@ -13,12 +13,14 @@ mod changes;
 mod cli_reference;
 mod config_file;
 mod demo;
+mod drill;
 mod engine;
 mod explain;
 mod keys;
 mod lab;
 mod ledger;
 mod parent;
+mod process;
 mod reload;
 mod roster;
 mod serve;
@@ -67,6 +69,8 @@ enum Command {
     Changes(changes::ChangesArgs),
     /// Run three simulated endpoints and a gateway in front of them.
     Demo(demo::DemoArgs),
+    /// Make things go wrong on purpose, and see that the gateway keeps its promises.
+    Drill(Box<drill::DrillArgs>),
     /// Run a simulated endpoint.
     Engine(Box<engine::EngineArgs>),
     /// Compare ways of choosing endpoints, in virtual time.
@@ -100,6 +104,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Limits(args) => roster::limits(&args),
         Command::Changes(args) => changes::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Drill(args) => drill::run(&args),
         Command::Lab(args) => lab::run(&args),
         // One thread: an endpoint is light, and several of them share a machine.
         Command::Engine(args) => {

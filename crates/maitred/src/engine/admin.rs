@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::body::read_capped;
 use super::core::Core;
 use super::faults::{FaultPatch, Faults};
+use super::restart::Restart;
 use super::server::{Answering, Never};
 
 /// What an endpoint can be told to do.
@@ -23,6 +24,8 @@ pub(super) enum Command {
     Die,
     /// What SIGTERM does.
     Terminate,
+    /// End, and begin again at the same address.
+    Restart(Restart),
     /// Look at the faults again.
     Regate,
 }
@@ -67,11 +70,20 @@ impl Admin {
                 self.core.lose_kv_events(LOST);
                 return reply(StatusCode::ACCEPTED, &json!({ "lost": LOST }));
             }
+            ("POST", "/sim/restart") => {
+                let Ok(body) = read_capped(request.into_body()).await else {
+                    return reply(StatusCode::BAD_REQUEST, &json!({"error": "no body"}));
+                };
+                match Restart::from_json(&body) {
+                    Ok(restart) => Command::Restart(restart),
+                    Err(error) => return reply(StatusCode::BAD_REQUEST, &json!({ "error": error.to_string() })),
+                }
+            }
             ("POST", "/sim/crash") => Command::Crash,
             ("POST", "/sim/die") => Command::Die,
             ("POST", "/sim/terminate") => Command::Terminate,
             _ => {
-                let paths = "GET /sim/state, POST or DELETE /sim/faults, POST /sim/crash, /sim/die, /sim/terminate, /sim/lose-kv-events";
+                let paths = "GET /sim/state, POST or DELETE /sim/faults, POST /sim/crash, /sim/die, /sim/terminate, /sim/restart, /sim/lose-kv-events";
                 return reply(StatusCode::NOT_FOUND, &json!({ "error": format!("there are {paths}") }));
             }
         };

@@ -115,7 +115,8 @@ pub(crate) struct EngineArgs {
 }
 
 /// What can be seen of an engine that has not loaded its model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum LoadMode {
     /// Connections are refused, as by vLLM.
     ClosedPort,

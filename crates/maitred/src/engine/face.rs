@@ -1,5 +1,6 @@
 //! The HTTP face: paths, methods, keys, and answers.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,6 +46,8 @@ pub(super) struct Face {
     pub(super) tells_cached: bool,
     /// Where calls are written, if they are.
     pub(super) call_log: Option<Arc<CallLog>>,
+    /// Where it takes faults and commands, if it does.
+    pub(super) admin: Option<SocketAddr>,
     /// Numbers of answers.
     pub(super) answers: AtomicU64,
 }
@@ -59,6 +62,7 @@ enum Route {
     Health,
     Version,
     ModelFacts,
+    Simulation,
 }
 
 impl Route {
@@ -78,6 +82,7 @@ impl Route {
             "/health/ready" | "/v2/health/ready" | "/v2/health/live" if triton => (Self::Health, "/health/ready"),
             "/version" if !sglang => (Self::Version, "/version"),
             "/model_info" | "/get_model_info" if sglang => (Self::ModelFacts, "/model_info"),
+            "/sim" => (Self::Simulation, "/sim"),
             path if path == "/metrics" || path == engine.metrics_path() => (Self::Metrics, "/metrics"),
             _ => return None,
         };
@@ -142,6 +147,7 @@ impl Face {
             Route::Health => Ok(self.health().await),
             Route::Version => Ok(json(StatusCode::OK, r#"{"version":"0.32.0"}"#.to_owned())),
             Route::ModelFacts => Ok(json(StatusCode::OK, self.model_facts())),
+            Route::Simulation => Ok(json(StatusCode::OK, self.simulation())),
         }
     }
 
@@ -368,6 +374,11 @@ impl Face {
             "{{\"model_path\":{name},\"served_model_name\":{name},\"tokenizer_path\":{name},\"is_generation\":true,\
              \"weight_version\":\"default\"}}"
         )
+    }
+
+    /// What no real engine says: that this is none, and where it can be told to fail.
+    fn simulation(&self) -> String {
+        serde_json::json!({ "simulated": true, "admin": self.admin }).to_string()
     }
 
     fn metrics(&self) -> Reply {

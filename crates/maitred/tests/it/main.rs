@@ -18,6 +18,7 @@ mod balance;
 mod certificates;
 mod config_cli;
 mod drain;
+mod drill;
 mod explain;
 mod faults;
 mod hours;

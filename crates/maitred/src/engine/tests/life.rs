@@ -4,6 +4,7 @@ use maitred_engines::{Engine, Scanner};
 use maitred_test::{BodyEnd, Connection};
 
 use super::*;
+use crate::engine::restart::Restart;
 
 const PATH: &str = "/v1/chat/completions";
 
@@ -137,4 +138,32 @@ async fn a_dead_scheduler_breaks_streams_as_each_engine_does() {
     running.event().await.unwrap();
     stage.command(Command::Die).await;
     assert_eq!(running.rest(head).await.end, BodyEnd::Cut);
+}
+
+#[tokio::test]
+async fn one_that_is_restarted_is_cut_off_or_finishes_and_says_what_comes_next() {
+    let admin = Stage::serving("--time-scale 1").await;
+    let told = Request::get("/sim").send(admin.address).await.json();
+    assert_eq!(
+        (&told["simulated"], &told["admin"]),
+        (&json!(true), &json!(admin.admin.to_string()))
+    );
+    for (body, end) in [
+        (json!({"load_time": "3s"}), BodyEnd::Cut),
+        (json!({"drain": true, "grace": "10ms"}), BodyEnd::Complete),
+    ] {
+        let stage = Stage::serving("--time-scale 2").await;
+        let mut running = Connection::open(stage.address).await;
+        let head = running.start(&long_stream(100)).await;
+        running.event().await.unwrap();
+        let answer = Request::post("/sim/restart", body.to_string()).send(stage.admin).await;
+        assert_eq!(answer.status(), 202, "{}", answer.text());
+        assert_eq!(running.rest(head).await.end, end);
+        let restart = Restart::from_json(body.to_string().as_bytes()).unwrap();
+        assert_eq!(stage.life.join().await, Ending::Restarts(restart));
+    }
+    let wrong = Request::post("/sim/restart", r#"{"load_time":3}"#)
+        .send(admin.admin)
+        .await;
+    assert_eq!(wrong.status(), 400, "{}", wrong.text());
 }
