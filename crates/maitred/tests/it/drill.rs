@@ -116,7 +116,7 @@ fn config(engines: &[Engine], pool: &[&str]) -> Config {
 }
 
 /// A client side proxy that changes the heads of answers.
-async fn proxy(gateway: SocketAddr, change: fn(String) -> String) -> (SocketAddr, Background<()>) {
+async fn proxy(gateway: SocketAddr, change: fn(&str) -> String) -> (SocketAddr, Background<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = background(async move {
@@ -128,7 +128,7 @@ async fn proxy(gateway: SocketAddr, change: fn(String) -> String) -> (SocketAddr
     (address, serving)
 }
 
-async fn relay(client: TcpStream, gateway: SocketAddr, change: fn(String) -> String) {
+async fn relay(client: TcpStream, gateway: SocketAddr, change: fn(&str) -> String) {
     let server = TcpStream::connect(gateway).await.unwrap();
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.into_split(), server.into_split());
@@ -143,7 +143,7 @@ async fn relay(client: TcpStream, gateway: SocketAddr, change: fn(String) -> Str
                 Err(_) => return,
             }
         }
-        let head = change(String::from_utf8(head).unwrap());
+        let head = change(std::str::from_utf8(&head).unwrap());
         drop(to_client.write_all(head.as_bytes()).await);
         drop(tokio::io::copy(&mut from_server, &mut to_client).await);
     };
@@ -154,7 +154,7 @@ async fn relay(client: TcpStream, gateway: SocketAddr, change: fn(String) -> Str
 }
 
 /// A head without its time to come again.
-fn without_retry_after(head: String) -> String {
+fn without_retry_after(head: &str) -> String {
     let lines = head.split_inclusive("\r\n");
     lines
         .filter(|line| !line.to_ascii_lowercase().starts_with("retry-after:"))
@@ -194,7 +194,11 @@ async fn an_endpoint_that_is_taken_for_ready_by_its_port_fails_it() {
 #[tokio::test]
 async fn a_gateway_that_does_not_try_again_fails_it() {
     let engines = Engine::start_several(2, &[]).await;
-    let once = ["retry: { attempts: 1 }", "startup: { interval: 100ms, check: port }"];
+    let once = [
+        "retry: { attempts: 1 }",
+        "startup: { interval: 100ms, check: port }",
+        "ejection: { failures: 1000 }",
+    ];
     let drilled = Drilled::new(&config(&engines, &once), 2).await;
     drilled.fails("killed", "answered by other endpoints").await;
     drilled.fails("rolling", "no call got a 5xx").await;
