@@ -26,6 +26,7 @@ mod prefix;
 mod prices;
 mod process;
 mod profiles;
+mod providers;
 mod quotas;
 mod routes;
 mod rules;
@@ -78,7 +79,7 @@ impl<'a> Checker<'a> {
             listeners: self.listeners(&raw.listeners),
             admin: self.admin(raw, hasher),
             auth,
-            pools: self.pools(&raw.pools, &profiles, &classes),
+            pools: self.pools(raw, &profiles, &classes),
             routing: Arc::new(self.routing(raw)),
             degradation: self.degradation(raw),
             classes,
@@ -86,7 +87,7 @@ impl<'a> Checker<'a> {
             sharing: self.sharing(raw.sharing.as_ref()),
             ledger: self.ledger(raw.ledger.as_ref()),
             audit: self.audit(raw.audit.as_ref()),
-            prices: self.prices(&raw.prices, &raw.pools),
+            prices: self.prices(raw),
             timeouts: self.timeouts(&raw.timeouts),
             limits: self.limits(&raw.limits),
             decisions: self.decisions(&raw.decisions),
@@ -144,6 +145,14 @@ impl<'a> Checker<'a> {
     /// Names that the file gives, those in its broken parts included: what refers to one of them is not at fault.
     fn written(&self, keys: &[&str]) -> Vec<&'a str> {
         self.tree.texts(keys)
+    }
+
+    /// The models of pools and providers, those in broken parts of the file included.
+    fn written_models(&self) -> Vec<&'a str> {
+        let sources = ["pools", "providers"].into_iter();
+        sources
+            .flat_map(|source| self.written(&[source, "models", "name"]))
+            .collect()
     }
 
     /// Reports every name that occurs a second time, with the line of the first.

@@ -11,10 +11,10 @@ mod moment;
 mod names;
 mod share;
 mod size;
+mod url;
 
 use std::fmt::Display;
 
-pub use address::WebUrl;
 pub(crate) use address::{HostName, HostPort, Socket};
 pub(crate) use amount::AmountText;
 pub(crate) use duration::TimeSpan;
@@ -27,6 +27,7 @@ pub(crate) use names::{
 pub use names::{FilePath, Name};
 pub(crate) use share::Share;
 pub(crate) use size::Size;
+pub use url::{BaseUrl, WebUrl};
 
 /// A value with a textual form.
 pub(crate) trait TextForm: Sized + Display {
@@ -114,6 +115,7 @@ text_forms!(
     HoursText,
     OffsetText,
     ValueText,
+    BaseUrl,
 );
 
 /// One form, as the walk and the reference see it.

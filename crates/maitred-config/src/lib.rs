@@ -15,6 +15,7 @@ mod kind;
 mod load;
 mod path;
 mod raw;
+mod reach;
 mod reference;
 mod roster;
 mod secret;
@@ -25,11 +26,12 @@ mod walk;
 pub use check::ReadSecret;
 pub use check::scenario::ScenarioNames;
 pub use diagnostic::{Diagnostic, Severity, render};
-pub use forms::{FilePath, Name, WebUrl, moment};
+pub use forms::{BaseUrl, FilePath, Name, WebUrl, moment};
 pub use load::{Loaded, load, load_scenario};
 pub use raw::{
     AuditPolicy, Balance, Detail, Durable, LedgerPolicy, LogFormat, LogLevel, OnBreach, SecretRef, StartupCheck,
 };
+pub use reach::Reach;
 pub use reference::{reference_markdown, scenario_markdown, schema};
 pub use roster::{Change, ChangeRefusal, Roster, Timeline};
 pub use secret::Secret;
@@ -38,8 +40,8 @@ pub use settings::{
     AdminSettings, ArchiveSettings, AuditSettings, AuthSettings, ClassSettings, DecisionSettings, DegradationSettings,
     Discovery, EndpointSettings, EngineSettings, IssuerSettings, JwksLocation, KvEventSettings, LedgerSettings,
     LedgerStore, Limits, ListenerSettings, LogSettings, ModelSettings, ObjectiveSettings, PoolChange, PoolSettings,
-    PrefixFile, Probes, QuotaSettings, ReadinessProbe, RecordingSettings, ScrapeSettings, Settings, ShadowSettings,
-    SharingSettings, StartupProbe, Timeouts, TlsFiles,
+    PrefixFile, Probes, ProviderSettings, QuotaSettings, ReadinessProbe, RecordingSettings, ScrapeSettings, Settings,
+    ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
 };
 
 /// The scheduler's profile that is there under this name without being written, if there is one.

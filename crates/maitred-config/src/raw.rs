@@ -10,6 +10,7 @@ mod prefix;
 mod probes;
 mod process;
 mod profiles;
+mod providers;
 mod quotas;
 mod routes;
 pub(crate) mod scenario;
@@ -39,6 +40,7 @@ use probes::{Ejection, Readiness, Reckoning, Retry, Startup};
 pub(crate) use process::{Decisions, Limits, Log, Recording, Timeouts};
 pub use process::{Detail, LogFormat, LogLevel};
 pub(crate) use profiles::{Profile, built_in_profiles};
+pub(crate) use providers::Provider;
 pub(crate) use quotas::{Dimension, Quota, TaskShape, Tasks};
 pub(crate) use routes::{Fallback, Route, Rule, Sticky, Target, TokenRange, When};
 pub use scenario::TraceFormat;
@@ -64,9 +66,12 @@ pub(crate) struct File {
     /// Who may call. One of `keys`, `issuers`, `certificates` and `anonymous` is needed.
     #[serde(default)]
     pub(crate) auth: Auth,
-    /// The endpoints that serve, grouped by what they serve.
-    #[schemars(length(min = 1))]
+    /// The endpoints that serve, grouped by what they serve. One of `pools` and `providers` is needed.
+    #[serde(default)]
     pub(crate) pools: Vec<Pool>,
+    /// Hosted APIs that are called as their customer.
+    #[serde(default)]
+    pub(crate) providers: Vec<Provider>,
     /// Names that clients ask for beside the models of pools: what they lead to, by which rules, and where calls go on.
     #[serde(default)]
     #[schemars(length(max = 4096))]
@@ -125,6 +130,13 @@ pub(crate) struct File {
 }
 
 impl File {
+    /// Pools and providers by name, in the order of the file, with their models.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&Name, &[Model])> {
+        let pools = self.pools.iter().map(|pool| (&pool.name, pool.models.as_slice()));
+        let providers = self.providers.iter();
+        pools.chain(providers.map(|provider| (&provider.name, provider.models.as_slice())))
+    }
+
     /// The file with the built-in profiles that its pools use written out.
     pub(crate) fn with_built_in_profiles(&self) -> Self {
         let is_used = |name: &str| self.pools.iter().any(|pool| pool.names_profile(name));

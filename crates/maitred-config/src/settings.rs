@@ -15,7 +15,7 @@ use maitred_types::{ByteSize, PoolName, TenantId};
 pub use auth::{AuthSettings, IssuerSettings, JwksLocation};
 pub use pool::{
     Discovery, EndpointSettings, EngineSettings, KvEventSettings, ModelSettings, PoolSettings, PrefixFile, Probes,
-    ReadinessProbe, ScrapeSettings, ShadowSettings, StartupProbe,
+    ProviderSettings, ReadinessProbe, ScrapeSettings, ShadowSettings, StartupProbe,
 };
 
 use crate::raw::{AuditPolicy, Detail, Durable, LedgerPolicy, LogFormat, LogLevel, OnBreach};
@@ -34,7 +34,7 @@ pub struct Settings {
     pub admin: AdminSettings,
     /// Who may call.
     pub auth: AuthSettings,
-    /// The pools, in the order of the file; at least one.
+    /// The pools in the order of the file, and then the providers; at least one of them.
     pub pools: Vec<Arc<PoolSettings>>,
     /// What the names lead to that clients ask for.
     pub routing: Arc<Routing>,
@@ -303,6 +303,22 @@ pub enum PoolChange {
 }
 
 impl Settings {
+    /// Makes the files that callers and providers name into what `resolve` makes of them: the file of the settings does not know where
+    /// it is.
+    pub fn resolve_files(&mut self, resolve: &dyn Fn(&str) -> String) {
+        self.auth.resolve_files(resolve);
+        let named = |pool: &Arc<PoolSettings>| pool.provider.as_ref().is_some_and(|provider| provider.ca.is_some());
+        for pool in self.pools.iter_mut().filter(|pool| named(pool)) {
+            if let Some(path) = Arc::make_mut(pool)
+                .provider
+                .as_mut()
+                .and_then(|provider| provider.ca.as_mut())
+            {
+                *path = resolve(path);
+            }
+        }
+    }
+
     /// The pool of that name.
     #[must_use]
     pub fn pool(&self, name: &PoolName) -> Option<&Arc<PoolSettings>> {

@@ -1,6 +1,7 @@
 //! The engines, and the one table of facts that each has.
 
 mod facts;
+mod hosted;
 mod sglang;
 mod triton;
 mod triton_tensorrt_llm;
@@ -30,10 +31,12 @@ pub enum Engine {
     TritonTensorrtLlm,
     /// Triton Inference Server with any other backend.
     Triton,
+    /// No engine that one runs, but a hosted API that speaks OpenAI's dialect.
+    Hosted,
 }
 
 impl Engine {
-    /// Every engine, in the order of the reference.
+    /// Every engine that an endpoint of a pool may run, in the order of the reference.
     pub const ALL: &'static [Self] = &[
         Self::Vllm,
         Self::Sglang,
@@ -50,6 +53,7 @@ impl Engine {
             Self::TrtllmServe => &trtllm_serve::FACTS,
             Self::TritonTensorrtLlm => &triton_tensorrt_llm::FACTS,
             Self::Triton => &triton::FACTS,
+            Self::Hosted => &hosted::FACTS,
         }
     }
 

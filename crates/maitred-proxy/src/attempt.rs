@@ -4,17 +4,18 @@
 //! whole answer. Until then a failure of the endpoint is another endpoint's chance, never the same one's again.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Method, StatusCode};
 use maitred_config::{Balance, Timeouts};
 use maitred_engines::{
     BodyVerdict, ErrorForm, HeadVerdict, ResponseHead, UpstreamErrorBody, judge_body, judge_head, judge_refusal,
 };
 use maitred_llm::{AnswerTap, CallKind, Reply, UpstreamError, UsageAsk, answer_usage, reshape_error};
-use maitred_runtime::{Ask, Delivery, NoPlace, PoolHost, Target};
-use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, RequestId, Time, TokenCount, Usage};
+use maitred_runtime::{Ask, Delivery, NoPlace, PoolHost, Provider, Target};
+use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, Time, TokenCount, Usage};
 use smallvec::SmallVec;
 
 use crate::account::Account;
@@ -26,6 +27,7 @@ use crate::fault::{Fault, nameable};
 use crate::headers;
 use crate::link::{Link, Outgoing, Segments};
 use crate::through::{Reading, WHOLE_MAX, read};
+use crate::{outside, wire};
 
 /// Bytes of a refusal that are read.
 const REFUSAL_MAX: usize = 64 << 10;
@@ -34,15 +36,12 @@ const REFUSAL_MAX: usize = 64 << 10;
 const REDIRECTED: &str = "the model server has nothing at this path and points elsewhere, where the gateway does not follow; \
                           check the path, above all for a slash at its end";
 
-/// Room for the head of a usual request.
-const WIRE_HEAD: usize = 512;
-
 /// A call that is ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) kind: CallKind,
     pub(crate) head: http::request::Parts,
-    pub(crate) target: std::sync::Arc<Target>,
+    pub(crate) target: Arc<Target>,
     pub(crate) body: Segments,
     pub(crate) usage_ask: UsageAsk,
     pub(crate) is_stream: bool,
@@ -282,11 +281,11 @@ async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
             let stream = EventStream::new(link, engine, call.kind, call.usage_ask, call.event_max);
             let stream = Box::new(stream.into_chain(call.reply.clone()));
             let stream = first_output(account, call, stream).await?;
-            Ok(Answer::Stream(head.status, headers::for_client(head.headers), stream))
+            Ok(Answer::Stream(head.status, for_client(account, head.headers), stream))
         }
         HeadVerdict::Relay => {
             let answer = whole_or_begun(account, call, link, plain.is_json()).await?;
-            let headers = headers::for_client(head.headers);
+            let headers = for_client(account, head.headers);
             Ok(match answer {
                 Reading::Whole(link, body) => {
                     park(account, link);
@@ -301,6 +300,16 @@ async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
 
 fn text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
+}
+
+/// What of an answer's headers the caller gets.
+fn for_client(account: &Account, headers: HeaderMap) -> HeaderMap {
+    let provider = account.booking().and_then(|booking| booking.upstream().provider());
+    if provider.is_some() {
+        outside::for_client(headers)
+    } else {
+        headers::for_client(headers)
+    }
 }
 
 fn park(account: &Account, link: Link) {
@@ -318,9 +327,11 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, AnswerHead), 
             LeaseEnd::Failure,
         ));
     };
-    let address = booking.address();
-    let credential = booking.credential();
-    let head = call.wire_head(address, credential.as_ref().as_ref(), &account.request_id);
+    let upstream = Arc::clone(booking.upstream());
+    let address = upstream.provider().map_or(booking.address(), Provider::address);
+    let head = wire::head(call.kind, &call.head, &call.body, &upstream, booking.address());
+    let head = head.map_err(|fault| failed(fault, LeaseEnd::Cancelled))?;
+    let head = wire::with_id(head, &account.request_id);
     let request = Outgoing {
         head: &head,
         body: &call.body,
@@ -334,7 +345,7 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, AnswerHead), 
     loop {
         let mut link = match idle.take() {
             Some(link) => link,
-            None => connect(address, call).await?,
+            None => connect(address, upstream.provider(), call).await?,
         };
         account.billing.sent(account.now());
         match link.send(request).await {
@@ -349,11 +360,13 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, AnswerHead), 
     }
 }
 
-async fn connect(address: &Address, call: &Call) -> Result<Link, Failed> {
-    Link::open(address, call.timeouts.connect).await.map_err(|error| {
-        let fault = Fault::new(FaultKind::ConnectFailed, "no connection to the model server");
-        failed(fault.with_detail(error.to_string()), LeaseEnd::Failure).undone(true)
-    })
+async fn connect(address: &Address, provider: Option<&Provider>, call: &Call) -> Result<Link, Failed> {
+    Link::open(address, provider, call.timeouts.connect)
+        .await
+        .map_err(|error| {
+            let fault = Fault::new(FaultKind::ConnectFailed, "no connection to the model server");
+            failed(fault.with_detail(error.to_string()), LeaseEnd::Failure).undone(true)
+        })
 }
 
 impl Call {
@@ -365,29 +378,6 @@ impl Call {
             input: self.input,
             output: self.output_limit,
         }
-    }
-
-    /// Request line and headers as they go to an endpoint: the path in origin form, the body with its length.
-    fn wire_head(&self, address: &Address, credential: Option<&HeaderValue>, id: &RequestId) -> Vec<u8> {
-        let method = &self.head.method;
-        let mut out = Vec::with_capacity(WIRE_HEAD);
-        let path = self
-            .head
-            .uri
-            .path_and_query()
-            .map_or("/", http::uri::PathAndQuery::as_str);
-        for part in [method.as_str(), " ", path, " HTTP/1.1\r\n"] {
-            out.extend_from_slice(part.as_bytes());
-        }
-        let length: usize = self.body.iter().map(Bytes::len).sum();
-        // A method that usually has a body says so even of an empty one (RFC 9110 section 8.6).
-        if length > 0 || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
-            headers::put(&mut out, &CONTENT_LENGTH, length.to_string().as_bytes());
-        }
-        headers::for_endpoint(&mut out, &self.head.headers, address, credential);
-        headers::put(&mut out, &headers::REQUEST_ID, id.as_str().as_bytes());
-        out.extend_from_slice(b"\r\n");
-        out
     }
 }
 
@@ -561,7 +551,7 @@ fn in_dialect(account: &Account, body: Bytes, head: &AnswerHead, error: &Upstrea
         | ErrorForm::Plain
         | ErrorForm::Empty => false,
     };
-    let headers = headers::for_client(head.headers.clone());
+    let headers = for_client(account, head.headers.clone());
     if is_own || head.status == StatusCode::NOT_MODIFIED {
         return Answer::Whole(head.status, headers, body);
     }

@@ -4,8 +4,6 @@
 //! This is for headers, refusals and words about failures. Good answers are relayed as they are: nobody could tell there whether it is
 //! the credential or what the model made up.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use maitred_runtime::Booking;
@@ -18,16 +16,16 @@ const SECRET_MIN: usize = 8;
 
 /// What must not come out of an attempt.
 #[derive(Debug)]
-pub(crate) struct Blank(Arc<Option<HeaderValue>>);
+pub(crate) struct Blank(Option<HeaderValue>);
 
 impl Blank {
     pub(crate) fn of(booking: Option<&Booking>) -> Self {
-        Self(booking.map(Booking::credential).unwrap_or_default())
+        Self(booking.and_then(|booking| booking.upstream().credential().cloned()))
     }
 
     /// The secret part of the header's value: without the scheme.
     fn secret(&self) -> Option<&[u8]> {
-        let value = self.0.as_ref().as_ref()?.as_bytes();
+        let value = self.0.as_ref()?.as_bytes();
         let secret = value.rsplit(|byte| *byte == b' ').next()?;
         (secret.len() >= SECRET_MIN).then_some(secret)
     }
@@ -80,7 +78,7 @@ mod tests {
     use super::*;
 
     fn blank(value: &'static str) -> Blank {
-        Blank(Arc::new(Some(HeaderValue::from_static(value))))
+        Blank(Some(HeaderValue::from_static(value)))
     }
 
     #[test]

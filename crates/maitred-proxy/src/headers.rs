@@ -4,12 +4,13 @@
 //! credential stays here, and what names or steers maitred's own inside does not come in from outside.
 
 use http::header::{
-    ACCEPT_ENCODING, ACCEPT_RANGES, AUTHORIZATION, CONNECTION, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
-    CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, COOKIE, ETAG, EXPECT, HOST, LAST_MODIFIED,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, ACCEPT_RANGES, ALT_SVC, AUTHORIZATION, CONNECTION, CONTENT_DISPOSITION, CONTENT_ENCODING,
+    CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_LOCATION, CONTENT_RANGE, CONTENT_TYPE, COOKIE, ETAG, EXPECT, HOST,
+    LAST_MODIFIED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use maitred_types::{Address, RequestId};
+use maitred_types::RequestId;
 use smallvec::SmallVec;
 
 /// The client's id of a call, kept if it is sane.
@@ -66,11 +67,18 @@ fn is_reserved(name: &HeaderName) -> bool {
     name.as_str().starts_with("x-maitred-") || name.as_str().starts_with("x-internal-")
 }
 
-/// Whether a request header stays at the gateway although it is not hop-by-hop.
+/// Whether a request header stays at the gateway although it is not hop-by-hop. Keys stay, also those in headers that other gateways
+/// and clouds take them from: who sends one there has mistaken us for them.
 fn stays_here(name: &HeaderName) -> bool {
     [
         AUTHORIZATION,
         API_KEY,
+        HeaderName::from_static("api-key"),
+        HeaderName::from_static("ocp-apim-subscription-key"),
+        HeaderName::from_static("x-goog-api-key"),
+        HeaderName::from_static("x-auth-token"),
+        HeaderName::from_static("x-access-token"),
+        HeaderName::from_static("x-amz-security-token"),
         COOKIE,
         HOST,
         CONTENT_LENGTH,
@@ -103,8 +111,8 @@ fn crosses(named: &Named<'_>, name: &HeaderName) -> bool {
 
 /// Writes the headers of an attempt: the client's, less what must not cross, plus the gateway's own. The length of the body and
 /// the request id are the caller's to add.
-pub(crate) fn for_endpoint(out: &mut Vec<u8>, client: &HeaderMap, address: &Address, credential: Option<&HeaderValue>) {
-    put(out, &HOST, address.as_str().as_bytes());
+pub(crate) fn for_endpoint(out: &mut Vec<u8>, client: &HeaderMap, address: &str, credential: Option<&HeaderValue>) {
+    put(out, &HOST, address.as_bytes());
     let named: Named<'_> = named_by_connection(client).collect();
     for (name, value) in client {
         if !stays_here(name) && crosses(&named, name) {
@@ -127,12 +135,15 @@ pub(crate) fn put(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The headers of an answer: the endpoint's, less what must not cross.
+/// The headers of an answer: the endpoint's, less what must not cross. A cookie of an endpoint would bind other tenants' clients
+/// together, and `Alt-Svc` would send them past the gateway.
 pub(crate) fn for_client(mut headers: HeaderMap) -> HeaderMap {
     let gone: SmallVec<[HeaderName; 6]> = {
         let named: Named<'_> = named_by_connection(&headers).collect();
         let stays = |name: &&HeaderName| {
-            [SERVER, CONTENT_LENGTH, REQUEST_ID].contains(name) || is_reserved(name) || !crosses(&named, name)
+            [SERVER, CONTENT_LENGTH, REQUEST_ID, SET_COOKIE, ALT_SVC].contains(name)
+                || is_reserved(name)
+                || !crosses(&named, name)
         };
         headers.keys().filter(stays).cloned().collect()
     };

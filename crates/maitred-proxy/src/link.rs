@@ -16,14 +16,15 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use maitred_runtime::Provider;
 use maitred_types::{Address, Time};
 use smallvec::SmallVec;
-use tokio::io::{AsyncRead as _, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use crate::answer::{AnswerHead, AnswerReader, Asked};
 use crate::framing::{Framing, Malformed};
 use crate::joined::poll_write_joined;
+use crate::socket::Socket;
 
 /// Pieces of a request's body: the client's bytes with the gateway's edits between them.
 pub(crate) type Segments = SmallVec<[Bytes; 5]>;
@@ -39,7 +40,7 @@ thread_local! {
 /// A connection with at most one exchange under way.
 pub(crate) struct Link {
     address: Address,
-    stream: TcpStream,
+    stream: Socket,
     reader: AnswerReader,
     /// What is still to be written of a request whose answer came early.
     unwritten: Option<Box<Unwritten>>,
@@ -126,14 +127,10 @@ struct Unwritten {
 }
 
 impl Link {
-    /// Connects within `limit`.
-    pub(crate) async fn open(address: &Address, limit: Duration) -> io::Result<Self> {
-        let connecting = async {
-            let stream = TcpStream::connect(address.as_str()).await?;
-            stream.set_nodelay(true)?;
-            Ok::<_, io::Error>(stream)
-        };
-        let stream: TcpStream = match tokio::time::timeout(limit, connecting).await {
+    /// Connects within `limit`, to the provider if it is one.
+    pub(crate) async fn open(address: &Address, provider: Option<&Provider>, limit: Duration) -> io::Result<Self> {
+        let connecting = Socket::open(address, provider);
+        let stream = match tokio::time::timeout(limit, connecting).await {
             Ok(connected) => connected?,
             Err(_elapsed) => return Err(io::ErrorKind::TimedOut.into()),
         };
@@ -277,6 +274,9 @@ impl Link {
                     written: 0,
                 };
             }
+        } else {
+            // With TLS the end of a request may still be here, though all of it was taken.
+            drop(Pin::new(&mut self.stream).poll_flush(cx));
         }
     }
 
@@ -294,7 +294,7 @@ impl Outgoing<'_> {
 
 /// Writes until everything is written.
 fn poll_write(
-    stream: &mut TcpStream,
+    stream: &mut Socket,
     request: Outgoing<'_>,
     written: &mut usize,
     cx: &mut Context<'_>,
@@ -309,7 +309,7 @@ fn poll_write(
         });
         let slices: SmallVec<[IoSlice<'_>; 6]> = slices.collect();
         if slices.is_empty() {
-            return Poll::Ready(Ok(()));
+            return Pin::new(&mut *stream).poll_flush(cx);
         }
         match ready!(poll_write_joined(Pin::new(&mut *stream), cx, &slices))? {
             0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
 use maitred_engines::Engine;
 use maitred_sched::{AttemptKind, Delivery, Explain, Refusal};
 use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, LeaseId, PromptChain, Time, TokenCount, Usage};
 
 use crate::decision::Choice;
 use crate::host::PoolHost;
+use crate::upstream::Upstream;
 
 /// What the data path asks of a pool: what the core wants to know, less what this crate knows better than the data path.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,6 +116,7 @@ impl std::fmt::Display for NoPlace {
 #[derive(Debug)]
 pub struct Booking {
     host: Arc<PoolHost>,
+    upstream: Arc<Upstream>,
     lease: LeaseId,
     endpoint: EndpointId,
     address: Address,
@@ -135,6 +136,7 @@ impl Booking {
         (reason, choice): (&'static str, Option<Box<Choice>>),
     ) -> Self {
         Self {
+            upstream: host.upstream(),
             host,
             lease,
             endpoint,
@@ -187,10 +189,10 @@ impl Booking {
         self.choice.take()
     }
 
-    /// What to send as `Authorization`.
+    /// What to send there besides the call, and how to reach it.
     #[must_use]
-    pub fn credential(&self) -> Arc<Option<HeaderValue>> {
-        self.host.credential()
+    pub const fn upstream(&self) -> &Arc<Upstream> {
+        &self.upstream
     }
 
     /// The first output has come.

@@ -1,11 +1,12 @@
 //! The gateway's own small requests to endpoints: metrics pages, health, models, one-token inferences.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
@@ -13,6 +14,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use maitred_types::Address;
+
+use crate::dial::resolved;
 
 /// How long a connection is kept for the next request. uvicorn closes idle ones after five seconds.
 const IDLE: Duration = Duration::from_secs(4);
@@ -104,8 +107,12 @@ impl Fetcher {
         if let Some(instead) = &self.instead {
             return instead.answer(&ask);
         }
-        let request = ask.request().map_err(|error| FetchError::Broken(error.to_string()))?;
         let exchange = async {
+            // The look-up is here, and not in the client, so that what is connected to is what was judged.
+            let at = resolved(ask.address.as_str()).await;
+            let at = at.map_err(|error| FetchError::Refused(error.to_string()))?;
+            let request = ask.request(at);
+            let request = request.map_err(|error| FetchError::Broken(error.to_string()))?;
             let response = self.client.request(request).await.map_err(|error| {
                 if error.is_connect() {
                     FetchError::Refused(chain(&error))
@@ -127,9 +134,10 @@ impl Fetcher {
 }
 
 impl Ask<'_> {
-    fn request(&self) -> http::Result<Request<Full<Bytes>>> {
+    fn request(&self, at: SocketAddr) -> http::Result<Request<Full<Bytes>>> {
         let mut request = Request::builder()
-            .uri(format!("http://{}{}", self.address, self.path))
+            .uri(format!("http://{at}{}", self.path))
+            .header(HOST, self.address.as_str())
             .header(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if let Some(credential) = self.credential {
             request = request.header(AUTHORIZATION, credential.clone());

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::HeaderValue;
 use maitred_config::{EngineSettings, PoolSettings};
 use maitred_engines::{Engine, MetricMapping, PageSignals};
 use maitred_obs::{EndpointSample, Meters, PoolMeters};
@@ -24,6 +23,7 @@ use crate::ratios::Ratios;
 use crate::remembered::Remembered;
 use crate::sample;
 use crate::shadows::Shadows;
+use crate::upstream::Upstream;
 use crate::waiting::Waiter;
 
 mod lease;
@@ -37,8 +37,7 @@ pub struct PoolHost {
     name: PoolName,
     core: Mutex<Core>,
     settings: ArcSwap<PoolSettings>,
-    /// What is sent to endpoints instead of the caller's key.
-    credential: ArcSwap<Option<HeaderValue>>,
+    upstream: ArcSwap<Upstream>,
     meters: Arc<PoolMeters>,
     /// What is learned of its models' tokens.
     pub(crate) ratios: Ratios,
@@ -132,7 +131,7 @@ impl PoolHost {
                 sent_away: BTreeSet::new(),
                 is_closed: false,
             }),
-            credential: ArcSwap::from_pointee(credential(&settings)),
+            upstream: ArcSwap::from_pointee(Upstream::new(&settings)),
             ratios: Ratios::default(),
             meters,
             decisions: Arc::clone(decisions),
@@ -156,9 +155,9 @@ impl PoolHost {
         self.settings.load_full()
     }
 
-    /// What is sent to endpoints as `Authorization`.
-    pub(crate) fn credential(&self) -> Arc<Option<HeaderValue>> {
-        self.credential.load_full()
+    /// What endpoints are sent, and how they are reached.
+    pub(crate) fn upstream(&self) -> Arc<Upstream> {
+        self.upstream.load_full()
     }
 
     pub(crate) fn meters(&self) -> &PoolMeters {
@@ -179,7 +178,7 @@ impl PoolHost {
             }
             core.sent_away.clear();
         });
-        self.credential.store(Arc::new(credential(&settings)));
+        self.upstream.store(Arc::new(Upstream::new(&settings)));
         self.ratios.keep(&settings.models);
         self.settings.store(settings);
         self.bell.notify_one();
@@ -522,13 +521,6 @@ pub(crate) fn options(settings: &PoolSettings, drain: Duration) -> PoolOptions {
         drain_limit: Some(drain),
         ..settings.options.clone()
     }
-}
-
-fn credential(settings: &PoolSettings) -> Option<HeaderValue> {
-    let secret = settings.api_key.as_ref()?;
-    let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.expose())).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 /// The figures of a page as the core wants them; `None` when one is missing that its engine should give.

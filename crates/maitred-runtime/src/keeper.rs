@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_config::{Discovery, EngineSettings, PoolSettings};
+use maitred_config::{Discovery, EngineSettings, PoolSettings, Reach};
 use maitred_sched::{DrainCause, PoolEvent};
 use maitred_types::{Address, EndpointId};
 use parking_lot::Mutex;
@@ -158,8 +158,11 @@ impl Keeper {
                     fetcher: self.fetcher.clone(),
                     clock: self.clock,
                 };
-                self.tasks.spawn_until_stop(watch.clone().scrape());
-                self.tasks.spawn_until_stop(Follower::new(watch.clone()).follow());
+                // A provider has no page, and tells nobody of its cache.
+                if settings.provider.is_none() {
+                    self.tasks.spawn_until_stop(watch.clone().scrape());
+                    self.tasks.spawn_until_stop(Follower::new(watch.clone()).follow());
+                }
                 self.tasks.spawn_until_stop(watch.probe());
             }
         }
@@ -214,7 +217,11 @@ fn wanted(settings: &PoolSettings, found: Option<&Found>) -> BTreeMap<Address, E
         .iter()
         .map(|endpoint| (endpoint.address.clone(), endpoint.engine.clone()));
     let found = settings.discovery.iter().zip(found).flat_map(|(discovery, found)| {
-        let addresses = found.addresses.iter();
+        // A name server decides which endpoints there are, but not that the gateway calls what is no endpoint anywhere.
+        let addresses = found
+            .addresses
+            .iter()
+            .filter(|address| Reach::Private.allows(address.ip()));
         addresses.map(|address| (Address::from(address.to_string()), discovery.engine.clone()))
     });
     // What the file says of an endpoint by name holds before what holds for all that are found.

@@ -12,9 +12,9 @@ use maitred_engines::kv_events::zmtp::subscribe;
 use maitred_engines::kv_events::{KvBatch, KvMessage, KvTrack, Sequence, replay_request};
 use maitred_sched::Pool;
 use maitred_types::{Address, EndpointId, Time};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::dial::dial_endpoint;
 use crate::watch::{Watch, page_address};
 use crate::zmtp::ZmtpPeer;
 
@@ -222,7 +222,7 @@ impl Follower {
 
 async fn reach(address: &Address, socket_type: &str) -> io::Result<ZmtpPeer> {
     let reach = async {
-        let stream = TcpStream::connect(address.as_str()).await?;
+        let stream = dial_endpoint(address.as_str()).await?;
         ZmtpPeer::shake_hands(stream, socket_type).await
     };
     timeout(CONNECT, reach).await?

@@ -1,5 +1,6 @@
 //! Watching one endpoint: its metrics page at short intervals, its readiness and health at longer ones.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use maitred_engines::{
 };
 use maitred_sched::{Proofs, ReadinessReport};
 use maitred_types::{Address, EndpointId, Time};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::clock::Clock;
+use crate::dial::dial_endpoint;
 use crate::fetch::{Ask, FetchError, Fetched, Fetcher};
 use crate::host::{PoolHost, Subject, signals};
 
@@ -41,13 +42,13 @@ impl Watch {
     }
 
     async fn fetch(&self, path: &str, body: Option<Bytes>, limits: (Duration, usize)) -> Result<Fetched, FetchError> {
-        let credential = self.host.credential();
+        let upstream = self.host.upstream();
         let (timeout, cap) = limits;
         let ask = Ask {
             address: &self.address,
             path,
             body,
-            credential: credential.as_ref().as_ref(),
+            credential: upstream.credential(),
             timeout,
             cap,
         };
@@ -113,12 +114,19 @@ impl Watch {
 
     /// The comparison that shows why a port check is not enough.
     async fn probe_port(&self, settings: &PoolSettings, subject: &Subject) -> Duration {
-        let connected = timeout(
-            settings.probes.readiness.timeout,
-            TcpStream::connect(self.address.as_str()),
-        )
-        .await;
-        self.all_or_nothing(subject.id, matches!(connected, Ok(Ok(_))));
+        let limit = settings.probes.readiness.timeout;
+        let upstream = self.host.upstream();
+        let reached = match upstream.provider() {
+            Some(provider) => provider.answers(limit).await,
+            None => match timeout(limit, dial_endpoint(self.address.as_str())).await {
+                Ok(connected) => connected.map(drop),
+                Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
+            },
+        };
+        if let (Err(error), Some(_)) = (&reached, upstream.provider()) {
+            tracing::warn!(pool = %self.host.name(), endpoint = %self.address, %error, "the provider cannot be reached");
+        }
+        self.all_or_nothing(subject.id, reached.is_ok());
         settings.probes.readiness.interval
     }
 
@@ -291,12 +299,12 @@ impl Reading {
         engine: &EngineSettings,
         limit: Duration,
     ) -> Result<PageSignals, Unreadable> {
-        let credential = watch.host.credential();
+        let upstream = watch.host.upstream();
         let ask = Ask {
             address: &page_address(&watch.address, engine.metrics_port),
             path: &engine.metrics_path,
             body: None,
-            credential: credential.as_ref().as_ref(),
+            credential: upstream.credential(),
             timeout: limit,
             cap: PAGE_CAP,
         };

@@ -13,8 +13,8 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<(String, Loaded)> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     match load(&path.display().to_string(), &text, &|reference| secret(path, reference)) {
         Ok(mut loaded) => {
-            let auth = &mut loaded.settings.auth;
-            auth.resolve_files(&|named| beside(path, named).to_string_lossy().into_owned());
+            let settings = &mut loaded.settings;
+            settings.resolve_files(&|named| beside(path, named).to_string_lossy().into_owned());
             loaded.warn_as_of(crate::ledger::now());
             Ok((text, loaded))
         }

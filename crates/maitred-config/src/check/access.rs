@@ -115,7 +115,7 @@ impl<'c> Checker<'c> {
 
     /// Every name that a call may ask for.
     pub(super) fn model_names(&self) -> Vec<&'c str> {
-        let mut names = self.written(&["pools", "models", "name"]);
+        let mut names = self.written_models();
         names.extend(self.written(&["routes", "model"]));
         names
     }
@@ -129,7 +129,9 @@ impl<'c> Checker<'c> {
             }
             let help = match near_miss(&text, models.iter().copied()) {
                 Some(name) => format!("did you mean `{name}`?"),
-                None => "name a model of one of `pools`, as clients name it, or one of `routes`".to_owned(),
+                None => {
+                    "name a model of one of `pools` or `providers`, as clients name it, or one of `routes`".to_owned()
+                }
             };
             self.error(
                 &path.index(index),

@@ -10,6 +10,7 @@ use super::Checker;
 use super::access::models;
 use crate::path::Path;
 use crate::raw;
+use crate::reach::Reach;
 use crate::settings::{IssuerSettings, JwksLocation};
 
 /// Most issuers: each costs every unknown token a look.
@@ -75,11 +76,31 @@ impl Checker<'_> {
                 "remove `tenants`, or name the claim that holds the tenant",
             );
         }
+        self.issuer_address(issuer, path);
         if issuer.ca.is_some() && !matches!(&issuer.jwks, raw::JwksSource::Url(url) if url.is_tls()) {
             self.error(
                 &path.key("ca"),
                 "nobody vouches for keys that do not come over TLS",
                 "remove `ca`, or read the keys from an `https://` URL",
+            );
+        }
+    }
+
+    /// An address in the place of a name must be one that may be connected to.
+    fn issuer_address(&mut self, issuer: &raw::Issuer, path: &Path) {
+        let raw::JwksSource::Url(url) = &issuer.jwks else {
+            return;
+        };
+        if let Some(ip) = url.ip().filter(|ip| !reach(issuer).allows(*ip)) {
+            let help = if Reach::Private.allows(ip) {
+                "write `allow_private: true` if that is what you mean"
+            } else {
+                "clouds serve credentials there, or nobody is there; write the name or the address of the issuer"
+            };
+            self.error(
+                &path.key("jwks"),
+                format!("{ip} is no address that issuers' keys are read from"),
+                help,
             );
         }
     }
@@ -146,12 +167,18 @@ fn settings(issuer: &raw::Issuer, kept: &[ClaimPath]) -> IssuerSettings {
             raw::JwksSource::File(path) => JwksLocation::File(path.as_str().to_owned()),
         },
         ca: issuer.ca.as_ref().map(|path| path.as_str().to_owned()),
+        reach: reach(issuer),
         refresh: issuer.refresh.get(),
         cooldown: issuer.cooldown.get(),
         max_age: issuer.max_age.get(),
         cache_tokens: issuer.cache.tokens,
         cache_life: issuer.cache.life.get(),
     }
+}
+
+fn reach(issuer: &raw::Issuer) -> Reach {
+    let is_loopback = matches!(&issuer.jwks, raw::JwksSource::Url(url) if url.is_loopback());
+    Reach::of(issuer.allow_private || is_loopback)
 }
 
 pub(super) fn certificate_name(name: &raw::CertificateName) -> CertificateName {

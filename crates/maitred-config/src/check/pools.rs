@@ -18,6 +18,7 @@ use super::profiles::Profiles;
 use crate::diagnostic::{listed, near_miss};
 use crate::path::Path;
 use crate::raw::{self, StartupCheck};
+use crate::reach::Reach;
 use crate::settings::{
     ClassSettings, Discovery, EndpointSettings, EngineSettings, ModelSettings, PoolSettings, Probes, ReadinessProbe,
     ScrapeSettings, StartupProbe,
@@ -29,27 +30,45 @@ const SCRAPE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 impl Checker<'_> {
     pub(super) fn pools(
         &mut self,
-        pools: &[raw::Pool],
+        file: &raw::File,
         profiles: &Profiles,
         classes: &ClassSettings,
     ) -> Vec<Arc<PoolSettings>> {
+        self.names_of_pools(file);
+        self.prefix_files(&file.pools);
         let top = Path::top("pools");
-        let names = pools.iter().enumerate();
+        let checked = file.pools.iter().enumerate();
+        let mut pools: Vec<_> = checked
+            .map(|(index, pool)| Arc::new(self.pool(pool, profiles, classes, &top.index(index))))
+            .collect();
+        pools.extend(self.providers(&file.providers, classes).into_iter().map(Arc::new));
+        pools
+    }
+
+    /// Pools and providers share one set of names, and so do their models.
+    fn names_of_pools(&mut self, file: &raw::File) {
+        if file.pools.is_empty() && file.providers.is_empty() {
+            self.error(
+                &Path::top("pools"),
+                "there is nowhere for calls to go: neither pools nor providers",
+                "add `pools` with the endpoints that serve, or `providers` with hosted APIs",
+            );
+        }
+        let (pools, providers) = (Path::top("pools"), Path::top("providers"));
+        let places = (0..file.pools.len()).map(|index| pools.index(index));
+        let places = places.chain((0..file.providers.len()).map(|index| providers.index(index)));
+        let places: Vec<Path> = places.collect();
+        let names = file.sources().zip(&places);
         self.unique(
             "pool name",
-            names.map(|(index, pool)| (pool.name.as_str(), top.index(index).key("name"))),
+            names.map(|((name, _), path)| (name.as_str(), path.key("name"))),
         );
-        let models = pools.iter().enumerate().flat_map(|(index, pool)| {
-            let at = top.index(index).key("models");
-            let models = pool.models.iter().enumerate();
+        let models = file.sources().zip(&places).flat_map(|((_, models), path)| {
+            let at = path.key("models");
+            let models = models.iter().enumerate();
             models.map(move |(index, model)| (model.name.as_str(), at.index(index).key("name")))
         });
         self.unique("model name", models);
-        self.prefix_files(pools);
-        let checked = pools.iter().enumerate();
-        checked
-            .map(|(index, pool)| Arc::new(self.pool(pool, profiles, classes, &top.index(index))))
-            .collect()
     }
 
     fn pool(&mut self, pool: &raw::Pool, profiles: &Profiles, classes: &ClassSettings, path: &Path) -> PoolSettings {
@@ -85,7 +104,8 @@ impl Checker<'_> {
             },
             probes: probes(pool),
             attempts: pool.retry.attempts,
-            api_key: self.api_key(pool, path),
+            api_key: self.api_key(pool.api_key.as_ref(), path),
+            provider: None,
             endpoints,
             discovery,
         }
@@ -137,6 +157,15 @@ impl Checker<'_> {
                 format!("{} endpoints are listed", pool.endpoints.len()),
                 "`max_endpoints` must leave room for them, and for those that drain",
             );
+        }
+        for (index, endpoint) in pool.endpoints.iter().enumerate() {
+            if let Some(ip) = endpoint.address.ip().filter(|ip| !Reach::Private.allows(*ip)) {
+                self.error(
+                    &at.index(index).key("address"),
+                    format!("{ip} is never a destination: clouds serve credentials there, or nobody is there"),
+                    "write the address of the endpoint",
+                );
+            }
         }
         let settings = |endpoint: &raw::Endpoint| EndpointSettings {
             address: endpoint.address.get(),
@@ -296,9 +325,9 @@ impl Checker<'_> {
         }
     }
 
-    fn api_key(&mut self, pool: &raw::Pool, path: &Path) -> Option<crate::secret::Secret> {
+    pub(super) fn api_key(&mut self, at: Option<&raw::SecretRef>, path: &Path) -> Option<crate::secret::Secret> {
         let path = path.key("api_key");
-        let secret = self.secret(pool.api_key.as_ref()?, &path)?;
+        let secret = self.secret(at?, &path)?;
         if !secret.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
             self.error(
                 &path,
@@ -311,7 +340,7 @@ impl Checker<'_> {
     }
 }
 
-fn model(model: &raw::Model) -> ModelSettings {
+pub(super) fn model(model: &raw::Model) -> ModelSettings {
     let served_as = model.served_as.as_ref().unwrap_or(&model.name);
     ModelSettings {
         name: ModelName::from(model.name.as_str()),

@@ -15,7 +15,8 @@ use crate::raw;
 const MILLION: u64 = 1_000_000;
 
 impl Checker<'_> {
-    pub(super) fn prices(&mut self, raw: &[raw::Price], pools: &[raw::Pool]) -> Arc<Prices> {
+    pub(super) fn prices(&mut self, file: &raw::File) -> Arc<Prices> {
+        let raw = file.prices.as_slice();
         let top = Path::top("prices");
         let found = self.diagnostics.len();
         for (index, price) in raw.iter().enumerate() {
@@ -37,7 +38,7 @@ impl Checker<'_> {
         }
         // What a mistyped price leaves without one is not another mistake.
         if !raw.is_empty() && self.diagnostics.len() == found {
-            self.unpriced(raw, pools, &top);
+            self.unpriced(file, &top);
         }
         Arc::new(Prices::new(raw.iter().filter_map(price)))
     }
@@ -100,14 +101,14 @@ impl Checker<'_> {
 
     /// A pattern that no model fits prices nothing; most likely it is mistyped.
     fn price_models(&mut self, pattern: &ModelPatternText, path: &Path) {
-        let models = self.written(&["pools", "models", "name"]);
+        let models = self.written_models();
         if models.iter().any(|model| pattern.get().matches(model)) {
             return;
         }
         let text = pattern.to_string();
         let help = match near_miss(&text, models.iter().copied()) {
             Some(name) => format!("did you mean `{name}`?"),
-            None => "name a model of one of `pools`, as clients name it".to_owned(),
+            None => "name a model of one of `pools` or `providers`, as clients name it".to_owned(),
         };
         self.error(
             &path.key("model"),
@@ -130,19 +131,19 @@ impl Checker<'_> {
     }
 
     /// Where something has a price, what has none is most likely forgotten.
-    fn unpriced(&mut self, raw: &[raw::Price], pools: &[raw::Pool], top: &Path) {
-        let fits = |price: &raw::Price, pool: &raw::Pool, model: &str| {
+    fn unpriced(&mut self, file: &raw::File, top: &Path) {
+        let fits = |price: &raw::Price, source: &Name, model: &str| {
             let by_model = price.model.as_ref().is_some_and(|models| models.get().matches(model));
             by_model
                 || price
                     .pool
                     .as_ref()
-                    .is_some_and(|priced| priced.as_str() == pool.name.as_str())
+                    .is_some_and(|priced| priced.as_str() == source.as_str())
         };
-        let models = pools
-            .iter()
-            .flat_map(|pool| pool.models.iter().map(move |model| (pool, model.name.as_str())));
-        let mut unpriced = models.filter(|(pool, model)| !raw.iter().any(|price| fits(price, pool, model)));
+        let models = file
+            .sources()
+            .flat_map(|(name, models)| models.iter().map(move |model| (name, model.name.as_str())));
+        let mut unpriced = models.filter(|(name, model)| !file.prices.iter().any(|price| fits(price, name, model)));
         if let Some((_, model)) = unpriced.next() {
             self.warn(
                 top,

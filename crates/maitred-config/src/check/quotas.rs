@@ -69,13 +69,13 @@ impl Checker<'_> {
         if let Some(users) = access::users(file) {
             self.owner("user", quota.user.as_ref(), &users, path);
         }
-        let models = self.written(&["pools", "models", "name"]);
+        let models = self.written_models();
         if let Some(pattern) = &quota.model
             && !models.iter().any(|model| pattern.get().matches(model))
         {
             let help = match near_miss(&pattern.to_string(), models.iter().copied()) {
                 Some(name) => format!("did you mean `{name}`?"),
-                None => "name a model of one of `pools`, as clients name it".to_owned(),
+                None => "name a model of one of `pools` or `providers`, as clients name it".to_owned(),
             };
             self.error(
                 &path.key("model"),

@@ -25,7 +25,7 @@ impl Checker<'_> {
             "route",
             names.map(|(index, route)| (route.model.as_str(), top.index(index).key("model"))),
         );
-        let table = Table::of(&file.pools);
+        let table = Table::of(file);
         if table.offers.len() > usize::from(u16::MAX) {
             self.error(
                 &Path::top("pools"),
@@ -174,10 +174,7 @@ impl Checker<'_> {
     /// The pool's model that has the route's own name.
     fn same_named(&mut self, route: &raw::Route, table: &Table, path: &Path) -> Option<Choice> {
         let Some(target) = table.by_model(route.model.as_str()) else {
-            if !self
-                .written(&["pools", "models", "name"])
-                .contains(&route.model.as_str())
-            {
+            if !self.written_models().contains(&route.model.as_str()) {
                 self.error(
                     path,
                     format!("the route `{}` leads nowhere", route.model),
@@ -213,7 +210,7 @@ impl Checker<'_> {
         if let Some(found) = table.find(pool.as_str(), model.as_str()) {
             return Some(found);
         }
-        if self.is_broken(&Path::top("pools")) {
+        if self.is_broken(&Path::top("pools")) || self.is_broken(&Path::top("providers")) {
             return None;
         }
         let pools = table.pools();
@@ -353,11 +350,19 @@ pub(super) struct Table {
 }
 
 impl Table {
-    fn of(pools: &[raw::Pool]) -> Self {
-        let offers = pools.iter().flat_map(|pool| {
+    fn of(file: &raw::File) -> Self {
+        let of_pools = file.pools.iter().flat_map(|pool| {
             let models = pool.models.iter();
-            models.map(|model| offer(pool, model))
+            models.map(|model| offer(&pool.name, model))
         });
+        let of_providers = file.providers.iter().flat_map(|provider| {
+            let models = provider.models.iter();
+            models.map(|model| Offer {
+                provider: Some(Arc::from(provider.name.as_str())),
+                ..offer(&provider.name, model)
+            })
+        });
+        let offers = of_pools.chain(of_providers);
         Self {
             offers: offers.collect(),
         }
@@ -386,11 +391,11 @@ impl Table {
     }
 }
 
-fn offer(pool: &raw::Pool, model: &raw::Model) -> Offer {
+fn offer(source: &Name, model: &raw::Model) -> Offer {
     let text = |name: &Name| Arc::from(name.as_str());
     let served_as = model.served_as.as_ref().unwrap_or(&model.name);
     Offer {
-        pool: PoolName::from(pool.name.as_str()),
+        pool: PoolName::from(source.as_str()),
         model: ModelName::from(model.name.as_str()),
         family: text(model.family.as_ref().unwrap_or(served_as)),
         quantization: model.quantization.as_ref().map(text),

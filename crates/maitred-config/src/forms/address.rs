@@ -1,14 +1,11 @@
 //! Addresses: where maitred listens, and where endpoints do.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use maitred_types::Address;
 
 use super::TextForm;
-
-/// Longest URL, in bytes.
-const URL_LEN_MAX: usize = 2048;
 
 /// An IP address and port to listen on: `127.0.0.1:8080`, `[::1]:8080`. Port 0 lets the system choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +59,12 @@ impl HostPort {
     pub(crate) fn get(&self) -> Address {
         Address::from(self.0.as_str())
     }
+
+    /// The IP address, if that stands in the place of a name.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        let (host, _) = self.0.rsplit_once(':')?;
+        host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+    }
 }
 
 impl TextForm for HostPort {
@@ -86,7 +89,7 @@ impl TextForm for HostPort {
     }
 }
 
-fn check_port(port: &str) -> Result<(), String> {
+pub(super) fn check_port(port: &str) -> Result<(), String> {
     let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
     match port.parse::<u16>() {
         Ok(number) if is_number && number > 0 => Ok(()),
@@ -94,7 +97,7 @@ fn check_port(port: &str) -> Result<(), String> {
     }
 }
 
-fn check_host(host: &str) -> Result<(), String> {
+pub(super) fn check_host(host: &str) -> Result<(), String> {
     if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         return match inner.parse::<Ipv6Addr>() {
             Ok(_) => Ok(()),
@@ -118,11 +121,25 @@ fn check_host_name(host: &str) -> Result<(), String> {
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     let name = host.strip_suffix('.').unwrap_or(host);
-    if host.len() <= 253 && name.split('.').all(label) {
-        Ok(())
-    } else {
-        Err(format!("`{host}` is neither a host name nor an IP address"))
+    if host.len() > 253 || !name.split('.').all(label) {
+        return Err(format!("`{host}` is neither a host name nor an IP address"));
     }
+    if ends_in_number(name) && host.parse::<Ipv4Addr>().is_err() {
+        return Err(format!(
+            "`{host}` is no host name, and resolvers disagree about which IP address it is; write it as four numbers from 0 to 255"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether resolvers may take it for an IPv4 address, such as `127.1`, `0x7f000001` or `2130706433`.
+fn ends_in_number(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let is_hexadecimal = || {
+        let digits = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+        digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    last.bytes().all(|byte| byte.is_ascii_digit()) || is_hexadecimal()
 }
 
 impl fmt::Display for HostPort {
@@ -160,122 +177,5 @@ impl TextForm for HostName {
 impl fmt::Display for HostName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-/// A URL of a file on a server: `https://HOST/PATH`, or `http://` for servers on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebUrl {
-    text: String,
-    host: String,
-    port: u16,
-    path_at: usize,
-}
-
-impl WebUrl {
-    /// Whether it is spoken to with TLS.
-    #[must_use]
-    pub fn is_tls(&self) -> bool {
-        self.text.starts_with("https://")
-    }
-
-    /// The server's name or IP address, without brackets.
-    #[must_use]
-    pub fn host(&self) -> &str {
-        self.host.trim_start_matches('[').trim_end_matches(']')
-    }
-
-    /// The server's port.
-    #[must_use]
-    pub const fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Host and port as they stand in the URL.
-    #[must_use]
-    pub fn authority(&self) -> &str {
-        let start = if self.is_tls() {
-            "https://".len()
-        } else {
-            "http://".len()
-        };
-        self.text.get(start..self.path_at).unwrap_or_default()
-    }
-
-    /// Path and query.
-    #[must_use]
-    pub fn path(&self) -> &str {
-        match self.text.get(self.path_at..) {
-            None | Some("") => "/",
-            Some(path) => path,
-        }
-    }
-
-    /// The URL.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-}
-
-impl TextForm for WebUrl {
-    const FORMAT: &'static str = "maitred-url";
-    const TYPE: &'static str = "URL";
-    const EXAMPLE: &'static str = "https://login.example.com/.well-known/jwks.json";
-
-    fn read(text: &str) -> Result<Self, String> {
-        let (rest, port) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
-            (Some(rest), _) => (rest, 443),
-            (_, Some(rest)) => (rest, 80),
-            _ => return Err("a URL begins with `https://`".to_owned()),
-        };
-        if text.len() > URL_LEN_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('#') {
-            return Err(format!(
-                "a URL has at most {URL_LEN_MAX} visible ASCII characters, and no `#`"
-            ));
-        }
-        let length = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(length);
-        if path.starts_with('?') {
-            return Err("a path begins with `/`".to_owned());
-        }
-        if authority.contains('@') {
-            return Err("a URL with a password in it ends up where passwords should not be; leave it out".to_owned());
-        }
-        let is_bare = authority.ends_with(']') || !authority.contains(':');
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !is_bare => {
-                check_port(port)?;
-                (host, port.parse().unwrap_or(0))
-            }
-            _ => (authority, port),
-        };
-        check_host(host)?;
-        if text.starts_with("http://") && !is_loopback_host(host) {
-            return Err(
-                "without TLS whoever is on the way could put other keys in place of the issuer's; write `https://`"
-                    .to_owned(),
-            );
-        }
-        Ok(Self {
-            host: host.to_owned(),
-            port,
-            path_at: text.len() - path.len(),
-            text: text.to_owned(),
-        })
-    }
-}
-
-fn is_loopback_host(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || bare
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.to_canonical().is_loopback())
-}
-
-impl fmt::Display for WebUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }

@@ -179,6 +179,8 @@ proptest! {
         round::<FigureText>(&text);
         round::<KeyHashText>(&text);
         round::<ModelPatternText>(&text);
+        round::<WebUrl>(&text);
+        round::<BaseUrl>(&text);
     }
 
     #[test]

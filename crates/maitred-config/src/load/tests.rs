@@ -7,6 +7,7 @@ mod admin;
 mod decisions;
 mod golden;
 mod prefix;
+mod providers;
 mod quotas;
 mod routes;
 

@@ -121,6 +121,10 @@ pub(crate) struct Issuer {
     /// A file with the certificates in PEM of those who may vouch for the server of `jwks`; those of the system if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca: Option<FilePath>,
+    /// Connects to the server of `jwks` also if its name resolves to a private or loopback address. Link-local addresses, where clouds
+    /// hand out the machine's own credentials, are never connected to. A loopback address that stands in the URL needs no permission.
+    #[serde(default)]
+    pub(crate) allow_private: bool,
     /// How its tokens may be signed.
     #[serde(default = "algorithms")]
     #[schemars(length(min = 1))]

@@ -7,6 +7,7 @@ use maitred_tenant::{CertificateGrant, IssuerRules, KeyRing};
 use maitred_types::TenantId;
 
 use crate::forms::WebUrl;
+use crate::reach::Reach;
 
 /// Who may call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct IssuerSettings {
     pub jwks: JwksLocation,
     /// File with the certificates that vouch for the server of its keys; the system's without.
     pub ca: Option<String>,
+    /// Which addresses the name of that server may resolve to.
+    pub reach: Reach,
     /// How often its keys are read again.
     pub refresh: Duration,
     /// How soon they are read again at the earliest.
@@ -57,7 +60,7 @@ pub enum JwksLocation {
 
 impl AuthSettings {
     /// Makes the files that it names into what `resolve` makes of them: the file of the settings does not know where it is.
-    pub fn resolve_files(&mut self, resolve: &dyn Fn(&str) -> String) {
+    pub(super) fn resolve_files(&mut self, resolve: &dyn Fn(&str) -> String) {
         for issuer in self.issuers.iter_mut().map(Arc::make_mut) {
             if let JwksLocation::File(path) = &mut issuer.jwks {
                 *path = resolve(path);

@@ -7,7 +7,9 @@ use maitred_engines::{Engine, InferencePath, MetricMapping};
 use maitred_sched::{EndpointOptions, PoolOptions, Profile};
 use maitred_types::{Address, ModelName, PoolName};
 
+use crate::forms::BaseUrl;
 use crate::raw::{Balance, StartupCheck};
+use crate::reach::Reach;
 use crate::secret::Secret;
 
 /// One pool. Its scheduler's own options are in `options` and `profile`.
@@ -45,6 +47,19 @@ pub struct PoolSettings {
     pub attempts: u32,
     /// What is sent to endpoints as a bearer token.
     pub api_key: Option<Secret>,
+    /// What there is to know of a provider. It is kept as a pool with one endpoint, of which only its answers say how it is.
+    pub provider: Option<ProviderSettings>,
+}
+
+/// A hosted API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderSettings {
+    /// Where it begins.
+    pub url: BaseUrl,
+    /// A file with the certificates, PEM, of those who may vouch for it; those of the system without.
+    pub ca: Option<String>,
+    /// Which addresses its name may resolve to.
+    pub reach: Reach,
 }
 
 /// A file in which a pool's prefix index is kept over a restart.

@@ -67,7 +67,7 @@ fn what_is_right_survives_what_is_wrong() {
 #[test]
 fn without_a_required_option_nothing_is_left() {
     let schema = annotated_schema();
-    let walked = walk(schema, &Node::parse("version: 1\n").unwrap().unwrap());
+    let walked = walk(schema, &Node::parse("log: {}\n").unwrap().unwrap());
     assert_eq!(walked.rest, None);
     assert_eq!(walked.findings.len(), 1);
 }

@@ -12,7 +12,7 @@ fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
 fn sent(client: &HeaderMap) -> HeaderMap {
     let mut bytes = Vec::new();
     let credential = HeaderValue::from_static("Bearer endpoint-key");
-    for_endpoint(&mut bytes, client, &Address::from("10.0.0.1:8000"), Some(&credential));
+    for_endpoint(&mut bytes, client, "10.0.0.1:8000", Some(&credential));
     let text = String::from_utf8(bytes).unwrap();
     let lines = text.strip_suffix("\r\n").unwrap().split("\r\n");
     let fields = lines.map(|line| line.split_once(": ").unwrap());

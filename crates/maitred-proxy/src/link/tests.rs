@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
@@ -12,7 +12,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 pub(crate) async fn linked() -> (Link, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = Address::from(listener.local_addr().unwrap().to_string().as_str());
-    let open = Link::open(&address, Duration::from_secs(10));
+    let open = Link::open(&address, None, Duration::from_secs(10));
     let (link, accepted) = tokio::join!(open, listener.accept());
     (link.unwrap(), accepted.unwrap().0)
 }

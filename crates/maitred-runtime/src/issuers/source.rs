@@ -1,10 +1,7 @@
 //! Reading an issuer's keys from where the configuration says they are.
 
-use std::fs::File;
 use std::future::{Future, poll_fn};
-use std::io::Read as _;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,21 +11,18 @@ use http::{HeaderValue, Request, StatusCode};
 use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use maitred_config::{IssuerSettings, JwksLocation, WebUrl};
+use maitred_config::{IssuerSettings, JwksLocation, Reach, WebUrl};
 use maitred_tenant::KEY_SET_LEN_MAX;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::dial::dial;
 use crate::fetch::read_capped;
+use crate::tls::{connector, read_at_most};
 
 /// How long a server may take for its keys, all in all.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes of certificates that are read of a file.
-const CA_LEN_MAX: u64 = 4 << 20;
 
 /// Where keys come from.
 pub(super) struct Source<'a> {
@@ -49,7 +43,7 @@ impl<'a> Source<'a> {
                 if url.is_tls() && self.tls.is_none() {
                     self.tls = Some(connector(self.settings.ca.as_deref())?);
                 }
-                let fetched = tokio::time::timeout(TIMEOUT, fetch(url, self.tls.as_ref())).await;
+                let fetched = tokio::time::timeout(TIMEOUT, fetch((url, self.settings.reach), self.tls.as_ref())).await;
                 fetched.unwrap_or_else(|_elapsed| Err("no answer in time".to_owned()))
             }
         }
@@ -61,42 +55,9 @@ pub(super) fn read_file(path: &str) -> Result<Vec<u8>, String> {
     read_at_most(path, KEY_SET_LEN_MAX as u64 + 1)
 }
 
-fn read_at_most(path: &str, most: u64) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
-    read.map_err(|error| format!("{path}: {error}"))?;
-    Ok(bytes)
-}
-
-fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
-    match ca {
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-        Some(path) => {
-            let pem = read_at_most(path, CA_LEN_MAX)?;
-            for certificate in CertificateDer::pem_slice_iter(&pem) {
-                let certificate = certificate.map_err(|error| format!("{path}: {error}"))?;
-                roots.add(certificate).map_err(|error| format!("{path}: {error}"))?;
-            }
-        }
-    }
-    if roots.is_empty() {
-        return Err("there are no certificates of those who may vouch for the server".to_owned());
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-async fn fetch(url: &WebUrl, tls: Option<&TlsConnector>) -> Result<Vec<u8>, String> {
+async fn fetch((url, reach): (&WebUrl, Reach), tls: Option<&TlsConnector>) -> Result<Vec<u8>, String> {
     let broken = |error: std::io::Error| error.to_string();
-    let stream = TcpStream::connect((url.host(), url.port())).await.map_err(broken)?;
+    let stream = dial(url.host(), url.port(), reach).await.map_err(broken)?;
     match tls.filter(|_| url.is_tls()) {
         None => exchange(url, stream).await,
         Some(tls) => {

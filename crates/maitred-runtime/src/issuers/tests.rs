@@ -26,6 +26,7 @@ fn settings(issuer: &str) -> IssuerSettings {
             leeway: Duration::from_secs(30),
         },
         jwks: JwksLocation::File("/nowhere/jwks.json".to_owned()),
+        reach: maitred_config::Reach::Public,
         ca: None,
         refresh: Duration::from_secs(60),
         cooldown: Duration::from_secs(1),

@@ -94,6 +94,8 @@ impl PageSetup {
             Engine::TrtllmServe => trtllm::write(&mut page, &source),
             Engine::TritonTensorrtLlm => triton::write_tensorrt_llm(&mut page, &source),
             Engine::Triton => triton::write(&mut page, &source),
+            // It is none that can be named on the command line, and has no page.
+            Engine::Hosted => {}
         }
         page.finish()
     }

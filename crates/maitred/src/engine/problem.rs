@@ -223,7 +223,7 @@ impl Row {
             (Engine::Sglang, Some(Api::Messages)) => {
                 format!(r#"{{"type":"error","error":{{"type":"invalid_request_error","message":{message_json}}}}}"#)
             }
-            (Engine::Vllm, _) => {
+            (Engine::Vllm | Engine::Hosted, _) => {
                 let param = param.as_deref().map_or_else(|| "null".to_owned(), quoted);
                 format!(r#"{{"error":{{"message":{message_json},"type":"{kind}","param":{param},"code":{code}}}}}"#)
             }

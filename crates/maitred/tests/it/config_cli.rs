@@ -15,7 +15,7 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The examples, copied into a folder where the secret that one of them names exists.
+/// The examples, copied into a folder where the secrets that some of them name exist.
 fn examples() -> (Folder, Vec<String>) {
     let folder = Folder::new();
     let secret = folder.write("endpoint.key", "secret\n");
@@ -27,10 +27,9 @@ fn examples() -> (Folder, Vec<String>) {
         }
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let text = std::fs::read_to_string(&path).unwrap();
-        folder.write(
-            &name,
-            &text.replace("/run/secrets/vllm-api-key", secret.to_str().unwrap()),
-        );
+        let secret = secret.to_str().unwrap();
+        let text = text.replace("/run/secrets/vllm-api-key", secret);
+        folder.write(&name, &text.replace("/run/secrets/provider-api-key", secret));
         names.push(name);
     }
     names.sort();

@@ -30,6 +30,7 @@ mod ledger;
 mod life;
 mod prefix;
 mod protocol;
+mod providers;
 mod quota;
 mod readme;
 mod recording;

@@ -121,7 +121,7 @@ fn a_tag() {
 #[test]
 fn a_list_at_the_top() {
     insta::assert_snapshot!(errors("- version: 1\n"), @r"
-    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `routes`, `degradation`, `profiles`, `classes`, `default_class`, `tenants`, `quotas`, `tasks`, `sharing`, `ledger`, `audit`, `prices`, `timeouts`, `limits`, `decisions`, `log` and `recording`), found a list
+    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `providers`, `routes`, `degradation`, `profiles`, `classes`, `default_class`, `tenants`, `quotas`, `tasks`, `sharing`, `ledger`, `audit`, `prices`, `timeouts`, `limits`, `decisions`, `log` and `recording`), found a list
      --> maitred.yaml:1:3
       |
     1 | - version: 1
@@ -881,7 +881,7 @@ fn quotas_on_nobody_and_nothing() {
        |
     13 |     model: tiny-9
        |            ^^^^^^
-       = help: name a model of one of `pools`, as clients name it
+       = help: name a model of one of `pools` or `providers`, as clients name it
 
     error: this stands here twice
       --> maitred.yaml:14:19 (quotas[1].per[1])

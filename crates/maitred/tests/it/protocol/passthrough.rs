@@ -145,12 +145,21 @@ async fn an_answer_of_another_form_arrives_piece_by_piece() {
 }
 
 #[tokio::test]
-async fn the_query_goes_along() {
+async fn the_query_goes_along_without_its_secrets() {
     let (endpoint, gateway) = one().await;
-    let target = format!("{CHAT}?beta=true&x=%2F");
-    let request = Request::post(&target, chat("")).bearer(&gateway.key);
-    assert_eq!(request.send(gateway.address).await.status(), 200);
-    assert_eq!(endpoint.next_on(CHAT).await.target(), target);
+    let check = async |path: &str, sent: &str, goes_on: &str| {
+        let request = Request::post(&format!("{path}{sent}"), chat("")).bearer(&gateway.key);
+        assert_eq!(request.send(gateway.address).await.status(), 200, "{path}{sent}");
+        assert_eq!(endpoint.next_on(path).await.target(), format!("{path}{goes_on}"));
+    };
+    check(CHAT, "?beta=true", "?beta=true").await;
+    check(CHAT, "?api-version=1&api_key=CANARY&x=CANARY", "?api-version=1").await;
+    check(CHAT, "?key=CANARY", "").await;
+    endpoint.on("/v1/rerank", Play::json(200, r#"{"results":[]}"#));
+    check("/v1/rerank", "?limit=1&x=%2F", "?limit=1&x=%2F").await;
+    check("/v1/rerank", "?access_token=CANARY&limit=1", "?limit=1").await;
+    let records = std::fs::read_to_string(gateway.records_path()).unwrap();
+    assert!(!records.contains("CANARY"), "{records}");
 }
 
 #[tokio::test]
