@@ -1,12 +1,14 @@
 //! The archive: records that are looked up by an id long after, also by the next start of a gateway.
 //!
 //! Whoever has a record offers it and goes on. A thread writes what was offered to a segment, an append-only file of frames, and gives
-//! every finished segment an index. What the queue or the disk does not take is lost and counted: a record is worth less than a call.
+//! every finished segment an index. Each start of a gateway writes a [chain](crate::chain) of records over all its segments, so that
+//! [`verify()`] finds any that was changed. What the queue or the disk does not take is lost and counted: a record is worth less than a call.
 //! Segments leave whole, by age and by the size of all of them together.
 //!
 //! Several processes may share a folder. Each writes its own segments, and everybody reads all of them.
 
 mod segment;
+mod verify;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +21,13 @@ use maitred_obs::ArchiveMeters;
 use maitred_types::UnixMillis;
 use parking_lot::{Condvar, Mutex};
 
+use crate::chain::Head;
 use segment::{Open, Stored, list};
+
+pub use verify::{Report, StartReport, Verdict, verify};
+
+/// Is told the name and the last entry of every segment that is finished.
+pub type Finished = Box<dyn Fn(&str, Head) + Send>;
 
 /// Records that may wait for the thread.
 const QUEUE: usize = 4096;
@@ -34,11 +42,14 @@ const SEGMENT: u64 = 64 << 20;
 /// Of the time that records are kept, a segment takes this part at most, so that they leave in small steps.
 const PARTS: u32 = 24;
 
+/// The member of a record that is its id.
+pub const ID: &str = "request_id";
+
 /// Something to be kept.
 pub trait Record: Send + Sync + std::fmt::Debug {
     /// By what it is looked up.
     fn id(&self) -> &str;
-    /// Appends what is kept of it.
+    /// Appends what is kept of it: a JSON object, of which [`ID`] is the id.
     fn write(&self, out: &mut Vec<u8>);
 }
 
@@ -74,11 +85,11 @@ struct Ended {
 }
 
 impl Archive {
-    /// Opens the folder and starts the thread that writes.
+    /// Opens the folder and starts the thread that writes, and that tells `finished`.
     ///
     /// # Errors
     /// The folder cannot be made or written, or the operating system refuses the thread.
-    pub fn open(options: ArchiveOptions, meters: ArchiveMeters) -> io::Result<Self> {
+    pub fn open(options: ArchiveOptions, meters: ArchiveMeters, finished: Finished) -> io::Result<Self> {
         std::fs::create_dir_all(&options.folder)?;
         let (queue, offered) = sync_channel(QUEUE);
         let folder = options.folder.clone();
@@ -86,8 +97,10 @@ impl Archive {
         let is_closing = Arc::new(AtomicBool::new(false));
         let mut keeper = Keeper {
             meters: meters.clone(),
-            open: Some(Open::create(&options.folder, options.start, (options.now)())?),
+            open: Some(Open::create(&options.folder, options.start, (options.now)(), 1)?),
+            head: Head::EMPTY,
             options,
+            finished,
             told: 0,
             tidied: UnixMillis::new(0),
             batch: Vec::new(),
@@ -160,8 +173,11 @@ pub fn find(folder: &Path, id: &str) -> io::Result<Option<Vec<u8>>> {
 struct Keeper {
     options: ArchiveOptions,
     meters: ArchiveMeters,
+    finished: Finished,
     /// The segment that is written; none after a disk that failed.
     open: Option<Open>,
+    /// The newest record that is on the disk.
+    head: Head,
     /// How many losses have been told.
     told: u64,
     tidied: UnixMillis,
@@ -208,15 +224,16 @@ impl Keeper {
             return;
         };
         self.batch.clear();
-        let mut written = 0;
+        let (mut written, mut head) = (0, self.head);
         for record in records {
-            match open.frame(record.as_ref(), &mut self.batch) {
+            match open.frame(record.as_ref(), &mut head, &mut self.batch) {
                 true => written += 1,
                 false => self.meters.dropped("too_large"),
             }
         }
         match open.append(&self.batch) {
             Ok(()) => {
+                self.head = head;
                 self.meters.kept.inc_by(written);
                 self.meters.grown(self.batch.len() as u64);
             }
@@ -243,13 +260,21 @@ impl Keeper {
         if let Some(open) = self.open.take() {
             self.finish(open);
         }
-        match Open::create(&self.options.folder, self.options.start, self.now()) {
+        match Open::create(
+            &self.options.folder,
+            self.options.start,
+            self.now(),
+            self.head.number + 1,
+        ) {
             Ok(open) => self.open = Some(open),
             Err(error) => tracing::error!(%error, "the archive of decision records cannot be written"),
         }
     }
 
     fn finish(&self, open: Open) {
+        if open.length > 0 {
+            (self.finished)(&open.name(), self.head);
+        }
         if let Err(error) = open.finish() {
             tracing::warn!(%error, "a segment of the archive has no index; finding records in it takes longer");
         }

@@ -24,10 +24,10 @@ use serde::Serialize;
 pub use entry::{Act, CallEnded};
 pub use refusals::{Caller, Refusal};
 pub use retention::Retention;
-pub use verify::{Removal, Report, Segment, Verdict, segments, verify};
+pub use verify::{Removal, Report, Segment, Verdict, archived, segments, verify};
 
 use crate::chain::{ChainError, ChainFile, End, Flaw, Found, Head, LINE_MAX, claimed, read};
-use entry::{CHANGES, ChangesInForce};
+use entry::{Archived, CHANGES, ChangesInForce};
 use queue::Shared;
 use verify::is_named;
 use writer::{Open, Writer};
@@ -129,6 +129,17 @@ impl Audit {
             in_force: version,
         });
         self.shared.set_in_force(Some(version));
+    }
+
+    /// Enters that a file of the archive of decision records is finished, and its last record. Nobody waits for it.
+    pub fn enter_archived(&self, file: &str, head: Head) {
+        self.enter(&Archived {
+            kind: Archived::KIND,
+            at: rfc3339((self.now)()),
+            file,
+            last: head.number,
+            head: head.hash.to_string(),
+        });
     }
 
     /// Whether calls may begin.

@@ -56,7 +56,13 @@ impl ChainHash {
 
 impl fmt::Display for ChainHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let mut text = [0; DIGITS];
+        for (place, digit) in text.iter_mut().zip(digits) {
+            *place = HEX.get(usize::from(digit)).copied().unwrap_or_default();
+        }
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 
@@ -83,7 +89,7 @@ impl Head {
     };
 
     /// How the line of the next entry begins.
-    fn next_begins(&self) -> String {
+    pub(crate) fn next_begins(&self) -> String {
         format!("{{\"n\":{},\"prev\":\"{}\",", self.number + 1, self.hash)
     }
 }
@@ -143,6 +149,16 @@ pub fn check(line: &[u8], head: &Head) -> Result<Head, Flaw> {
         number: head.number + 1,
         hash,
     })
+}
+
+/// Whether `bytes` begin with a whole line, without its end, that is the entry after `head`.
+pub(crate) fn has_entry(bytes: &[u8], head: &Head) -> bool {
+    let ends = bytes
+        .windows(HASH.len())
+        .enumerate()
+        .filter(|(_, window)| *window == HASH);
+    let mut ends = ends.map(|(at, _)| at + HASH.len() + DIGITS + END.len());
+    ends.any(|end| bytes.get(..end).is_some_and(|line| check(line, head).is_ok()))
 }
 
 /// The head before a line, as the line itself has it. It says nothing of whether that is right.

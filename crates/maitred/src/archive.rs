@@ -8,7 +8,8 @@ use anyhow::Context;
 use maitred_config::ArchiveSettings;
 use maitred_obs::ArchiveMeters;
 use maitred_runtime::Runtime;
-use maitred_store::archive::{Archive, ArchiveOptions};
+use maitred_store::archive::{Archive, ArchiveOptions, Finished};
+use maitred_store::audit::Audit;
 
 use crate::config_file::beside;
 use crate::ledger::{now, start};
@@ -16,8 +17,13 @@ use crate::ledger::{now, start};
 /// How long the disk may take for the last records.
 const LAST: Duration = Duration::from_secs(5);
 
-/// Opens the archive that decision records go to.
-pub(crate) fn open(config: &Path, settings: &ArchiveSettings, meters: ArchiveMeters) -> anyhow::Result<Archive> {
+/// Opens the archive that decision records go to. The audit, if there is one, says of each of its files how it ends.
+pub(crate) fn open(
+    config: &Path,
+    settings: &ArchiveSettings,
+    meters: ArchiveMeters,
+    audit: Option<Arc<Audit>>,
+) -> anyhow::Result<Archive> {
     let folder = beside(config, &settings.folder);
     let options = ArchiveOptions {
         folder: folder.clone(),
@@ -26,7 +32,12 @@ pub(crate) fn open(config: &Path, settings: &ArchiveSettings, meters: ArchiveMet
         start: start()?,
         now,
     };
-    Archive::open(options, meters)
+    let finished: Finished = Box::new(move |file, head| {
+        if let Some(audit) = &audit {
+            audit.enter_archived(file, head);
+        }
+    });
+    Archive::open(options, meters, finished)
         .with_context(|| format!("decision records cannot be archived in {}", folder.display()))
 }
 

@@ -1,5 +1,6 @@
 //! `maitred audit`: whether the audit is as it was written, and what is in it; and how `maitred serve` opens it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use clap::{Args, Subcommand};
 use maitred_config::{AuditPolicy, AuditSettings, Durable};
 use maitred_console::usage::{moment, quoted};
 use maitred_obs::AuditMeters;
-use maitred_store::audit::{Audit, AuditOptions, OnFailure, Report, Retention, Verdict, verify};
+use maitred_store::archive;
+use maitred_store::audit::{Audit, AuditOptions, OnFailure, Report, Retention, Verdict, archived, verify};
 use maitred_store::chain::ChainHash;
 use maitred_types::{ByteSize, UnixMillis};
 use serde_json::Value;
@@ -48,7 +50,7 @@ pub(crate) struct AuditArgs {
 
 #[derive(Subcommand, Debug)]
 enum AuditCommand {
-    /// Say whether every entry is as it was written; if not, which is the first that is not.
+    /// Say whether every entry is as it was written, and every decision record that is kept on disk; if not, which is the first that is not.
     Verify(VerifyArgs),
     /// Print the entries, as far as they are as they were written.
     Export(ExportArgs),
@@ -73,6 +75,10 @@ struct VerifyArgs {
     /// at the end are not noticed.
     #[arg(long, value_name = "HASH", value_parser = hash)]
     head: Option<ChainHash>,
+    /// The folder of the archive of decision records, for one that is not in the configuration, such as a copy. With `--folder` and
+    /// without this, only the audit is looked at.
+    #[arg(long, value_name = "FOLDER")]
+    decisions: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -109,12 +115,73 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn check(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
-    let report = read(&args.place, args.head, |_| {})?;
+    let mut finished = BTreeMap::new();
+    let report = read(&args.place, args.head, |line| finished.extend(archived(line)))?;
     print!("{}", told(&report, args.head));
-    Ok(match report.verdict {
-        Verdict::Intact | Verdict::Torn { .. } => ExitCode::SUCCESS,
-        Verdict::Broken { .. } | Verdict::Missing => ExitCode::FAILURE,
-    })
+    let mut is_right = matches!(report.verdict, Verdict::Intact | Verdict::Torn { .. });
+    if let Some(folder) = decisions(args)? {
+        let report = archive::verify(&folder, &finished)
+            .with_context(|| format!("cannot read the decision records in {}", folder.display()))?;
+        print!("\n{}", archive_told(&report));
+        is_right &= report.is_right();
+    }
+    Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Where decision records are, if they are to be looked at.
+fn decisions(args: &VerifyArgs) -> anyhow::Result<Option<PathBuf>> {
+    if args.decisions.is_some() || args.place.folder.is_some() {
+        return Ok(args.decisions.clone());
+    }
+    let (_, loaded) = config_file::read(&args.place.config)?;
+    let archive = loaded.settings.decisions.archive;
+    Ok(archive.map(|archive| beside(&args.place.config, &archive.folder)))
+}
+
+/// What was found of the decision records, for people.
+fn archive_told(report: &archive::Report) -> String {
+    let mut text = String::new();
+    for start in &report.starts {
+        let what = match &start.verdict {
+            archive::Verdict::Intact => continue,
+            archive::Verdict::Torn { file, bytes } => format!(
+                "the last record in {} is not whole: {bytes} bytes of it are written. A gateway is writing it, or died while it was",
+                file.display()
+            ),
+            archive::Verdict::Broken { file, record, flaw } => format!(
+                "BROKEN at {}, record {record}: {flaw}. Nothing of this start from there on proves anything",
+                file.display()
+            ),
+            archive::Verdict::Differs { file } => format!(
+                "BROKEN at {}: it does not end as the audit says. Records were cut off, or all were made anew",
+                file.display()
+            ),
+            archive::Verdict::Index { file } => format!(
+                "BROKEN at {}: its index is another's, so records are not found. Remove the file that ends in `.index` beside it",
+                file.display()
+            ),
+        };
+        // A string takes everything.
+        let _never = writeln!(text, "start {}: {what}", start.start);
+    }
+    for file in &report.missing {
+        let _never = writeln!(
+            text,
+            "MISSING: {file}, of which the audit says how it ended, and older files are there"
+        );
+    }
+    let records = report
+        .starts
+        .iter()
+        .map(|start| (start.head.number + 1).saturating_sub(start.first));
+    let _never = writeln!(
+        text,
+        "decisions: {} records of {} starts as they were written{}",
+        records.sum::<u64>(),
+        report.starts.len(),
+        if report.is_right() { "" } else { "; NOT ALL ARE" }
+    );
+    text
 }
 
 fn read(place: &PlaceArgs, anchor: Option<ChainHash>, take: impl FnMut(&[u8])) -> anyhow::Result<Report> {

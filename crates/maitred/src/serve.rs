@@ -188,7 +188,7 @@ impl Gateway {
             reload::note_file(&runtime, "load", &args.config, reload::hash_of(&text));
         }
         if let Some(wanted) = &runtime.snapshot().settings().decisions.archive {
-            let archive = archive::open(&args.config, wanted, meters.archive())?;
+            let archive = archive::open(&args.config, wanted, meters.archive(), runtime.audit().cloned())?;
             runtime.decisions().archive_in(archive);
         }
         keep_changes(&runtime, &args.config).await?;
@@ -254,8 +254,8 @@ impl Gateway {
             tracing::warn!(tasks = self.tasks.running(), "some background work did not end in time");
         }
         close_ledger(&self.runtime).await;
-        close_audit(&self.runtime).await;
         archive::close(&self.runtime).await;
+        close_audit(&self.runtime).await;
         let (records, recording) = (self.records, self.recording);
         let closed = tokio::task::spawn_blocking(move || {
             records.close(LAST_RECORDS);

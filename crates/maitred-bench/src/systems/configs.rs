@@ -28,7 +28,7 @@ pub(crate) fn recipes(offers: &Offers) -> Vec<Recipe> {
         });
         all.push(Recipe {
             name: "maitred-metered",
-            about: "the same with a quota, a ledger in SQLite and an audit; what feeds the database runs on the proxy's core too",
+            about: "the same with a quota, a ledger in SQLite, an audit and an archive of decision records; what feeds the database runs on the proxy's core too",
             program: program.clone(),
             set_up: maitred_metered,
         });
@@ -121,7 +121,7 @@ fn maitred_stalled(setting: &Setting<'_>) -> anyhow::Result<SetUp> {
 
 fn books(ledger: &str) -> String {
     const QUOTA: &str = "quotas:\n  - name: all\n    calls_per_second: 1000000\n    tokens_per_day: 1000000000000\n";
-    format!("{QUOTA}audit:\n  folder: audit\nledger:\n{ledger}")
+    format!("{QUOTA}audit:\n  folder: audit\ndecisions:\n  archive:\n    folder: decisions\nledger:\n{ledger}")
 }
 
 /// The configuration with `more` at its end.

@@ -1,6 +1,7 @@
 //! Segments: files of frames in the order in which their records ended, and beside each finished one an index.
 //!
-//! The payload of a frame is the length of the id (two bytes, little endian), the id, and what is kept. An index is a row of entries
+//! The payload of a frame is the length of the id (two bytes, little endian), the id, and what is kept, as an entry of the chain of its
+//! start. A file's name is when it was begun, by which start, and the number of its first entry. An index is a row of entries
 //! of sixteen bytes, the hash of an id and where its frame lies, in rising order, so that a look-up reads some sixteen of them. A
 //! segment without an index is read from its beginning; its writer lives, or was killed.
 
@@ -13,7 +14,17 @@ use maitred_types::UnixMillis;
 use twox_hash::XxHash3_64;
 
 use super::Record;
+use crate::chain::{Head, seal};
 use crate::frame::{Front, HEAD, PAYLOAD_MAX, front, wrap};
+
+/// What a segment's name says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    /// By which start it was written.
+    pub(super) start: String,
+    /// The number of its first entry.
+    pub(super) first: u64,
+}
 
 /// Bytes of an index entry.
 const ENTRY: usize = 16;
@@ -31,11 +42,14 @@ pub(super) struct Open {
     pub(super) length: u64,
     /// What the index will say, in the order of writing.
     index: Vec<(u64, u64)>,
+    /// What is kept of one record.
+    scratch: Vec<u8>,
 }
 
 impl Open {
-    pub(super) fn create(folder: &Path, start: u64, now: UnixMillis) -> io::Result<Self> {
-        let path = folder.join(format!("{:014}-{start:016x}.records", now.get()));
+    /// Begins the segment of which the first entry has the number `first`.
+    pub(super) fn create(folder: &Path, start: u64, now: UnixMillis, first: u64) -> io::Result<Self> {
+        let path = folder.join(format!("{:014}-{start:016x}-{first:010}.records", now.get()));
         let file = OpenOptions::new().append(true).create_new(true).open(&path)?;
         file.try_lock()?;
         Ok(Self {
@@ -44,22 +58,34 @@ impl Open {
             began: now,
             length: 0,
             index: Vec::new(),
+            scratch: Vec::new(),
         })
     }
 
-    /// Appends a record to what [`Self::append`] takes next, which holds nothing else. `false` if it is larger than a frame.
-    pub(super) fn frame(&mut self, record: &dyn Record, batch: &mut Vec<u8>) -> bool {
+    /// Appends a record to what [`Self::append`] takes next, which holds nothing else, as the entry after `head`. `false` if it is
+    /// larger than a frame, or no object.
+    pub(super) fn frame(&mut self, record: &dyn Record, head: &mut Head, batch: &mut Vec<u8>) -> bool {
         let (start, id) = (batch.len(), record.id());
+        self.scratch.clear();
+        record.write(&mut self.scratch);
+        let members = self.scratch.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+        let Some(members) = members.filter(|members| !members.is_empty()) else {
+            return false;
+        };
+        let mut next = *head;
         wrap(batch, |out| {
             out.extend_from_slice(&u16::try_from(id.len()).unwrap_or(u16::MAX).to_le_bytes());
             out.extend_from_slice(id.as_bytes());
-            record.write(out);
+            next = seal(head, members, out);
+            // Frames need no line's end.
+            out.pop();
         });
         if batch.len() - start > HEAD + PAYLOAD_MAX || id.len() > usize::from(u16::MAX) {
             batch.truncate(start);
             return false;
         }
         self.index.push((hash(id), self.length + start as u64));
+        *head = next;
         true
     }
 
@@ -72,6 +98,11 @@ impl Open {
         }
         self.length += batch.len() as u64;
         Ok(())
+    }
+
+    /// The file's name.
+    pub(super) fn name(&self) -> String {
+        file_name(&self.path)
     }
 
     /// Gives the segment its index; one that holds nothing is removed.
@@ -104,6 +135,34 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<Stored>> {
 }
 
 impl Stored {
+    /// The file's name.
+    pub(super) fn file_name(&self) -> String {
+        file_name(&self.path)
+    }
+
+    /// Whether it has an index, so nobody writes it any more.
+    pub(super) fn is_finished(&self) -> bool {
+        std::fs::metadata(index_path(&self.path)).is_ok()
+    }
+
+    /// What its name says; `None` if somebody else has named it.
+    pub(super) fn name(&self) -> Option<Name> {
+        let mut parts = self.path.file_stem()?.to_str()?.splitn(3, '-').skip(1);
+        Some(Name {
+            start: parts.next()?.to_owned(),
+            first: parts.next()?.parse().ok()?,
+        })
+    }
+
+    /// Whether its index, if it has one, says just this.
+    pub(super) fn is_indexed_as(&self, entries: &[(u64, u64)]) -> io::Result<bool> {
+        match std::fs::read(index_path(&self.path)) {
+            Ok(index) => Ok(index == index_of(entries.to_vec())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// With its index, in bytes.
     pub(super) fn length(&self) -> u64 {
         let length = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
@@ -131,7 +190,7 @@ impl Stored {
 
     /// Makes the index that a killed writer has not made.
     pub(super) fn finish_if_left(&self) {
-        if std::fs::metadata(index_path(&self.path)).is_ok() {
+        if self.is_finished() {
             return;
         }
         let made = File::open(&self.path).and_then(|file| {
@@ -235,22 +294,30 @@ fn scan(file: &File, mut take: impl FnMut(u64, &[u8])) -> io::Result<()> {
 }
 
 /// The id and what is kept.
-fn parts(payload: &[u8]) -> Option<(&str, &[u8])> {
+pub(super) fn parts(payload: &[u8]) -> Option<(&str, &[u8])> {
     let (length, rest) = payload.split_first_chunk::<2>()?;
     let (id, body) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
     Some((std::str::from_utf8(id).ok()?, body))
 }
 
 /// In place of whatever is there, all or nothing.
-fn write_index(path: &Path, mut index: Vec<(u64, u64)>) -> io::Result<()> {
-    index.sort_unstable();
-    let bytes: Vec<u8> = index
-        .iter()
-        .flat_map(|(hash, at)| (u128::from(*hash) << 64 | u128::from(*at)).to_be_bytes())
-        .collect();
+fn write_index(path: &Path, index: Vec<(u64, u64)>) -> io::Result<()> {
     let beside = new_index_path(path);
-    std::fs::write(&beside, bytes)?;
+    std::fs::write(&beside, index_of(index))?;
     std::fs::rename(beside, index_path(path))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+fn index_of(mut index: Vec<(u64, u64)>) -> Vec<u8> {
+    index.sort_unstable();
+    let entries = index.iter();
+    entries
+        .flat_map(|(hash, at)| (u128::from(*hash) << 64 | u128::from(*at)).to_be_bytes())
+        .collect()
 }
 
 fn index_path(path: &Path) -> PathBuf {
@@ -262,6 +329,6 @@ fn new_index_path(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
-fn hash(id: &str) -> u64 {
+pub(super) fn hash(id: &str) -> u64 {
     XxHash3_64::oneshot(id.as_bytes())
 }

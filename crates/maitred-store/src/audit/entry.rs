@@ -126,6 +126,23 @@ pub(super) struct ChangesInForce {
 /// The kind of [`ChangesInForce`].
 pub(super) const CHANGES: &str = "changes";
 
+/// A file of the archive of decision records is finished.
+#[derive(Debug, Serialize)]
+pub(super) struct Archived<'a> {
+    /// [`Self::KIND`].
+    pub(super) kind: &'static str,
+    pub(super) at: String,
+    pub(super) file: &'a str,
+    /// The number of its last record.
+    pub(super) last: u64,
+    /// The hash of its last record.
+    pub(super) head: String,
+}
+
+impl Archived<'_> {
+    pub(super) const KIND: &'static str = "archived";
+}
+
 /// Segments were removed because they were too old or too much.
 #[derive(Debug, Serialize)]
 pub(super) struct Removed {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use maitred_types::UnixMillis;
 use serde_json::Value;
 
-use super::entry::{CHANGES, Removed};
+use super::entry::{Archived, CHANGES, Removed};
 use super::segment_path;
 use crate::chain::{ChainHash, End, Flaw, Head, claimed, read};
 
@@ -108,6 +108,17 @@ pub(super) fn changes_in_force(files: &[PathBuf]) -> io::Result<Option<u64>> {
         }
     }
     Ok(None)
+}
+
+/// The name and last record of the file of decision records that the entry of this line tells of, if it does.
+#[must_use]
+pub fn archived(line: &[u8]) -> Option<(String, Head)> {
+    let entry = of_kind(line, Archived::KIND)?;
+    let head = Head {
+        number: entry["last"].as_u64()?,
+        hash: ChainHash::parse(entry["head"].as_str()?)?,
+    };
+    Some((entry["file"].as_str()?.to_owned(), head))
 }
 
 /// The entry of a line, if it is of this kind. Most lines are not parsed.

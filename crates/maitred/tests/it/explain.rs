@@ -226,7 +226,7 @@ async fn shadow_profiles_say_how_often_they_agree() {
     );
 }
 
-const ARCHIVE: &str = "decisions: { keep: 2, archive: { folder: decisions } }";
+const ARCHIVE: &str = "audit: { folder: audit }\ndecisions: { keep: 2, archive: { folder: decisions } }";
 
 #[tokio::test]
 async fn a_call_is_explained_after_restarts_and_kills() {
@@ -268,6 +268,40 @@ async fn a_call_is_explained_after_restarts_and_kills() {
         "{text}"
     );
     assert_eq!(explain(&gateway, "call-9-9", &[]).await.code, Some(1));
+    changed_records_are_noticed(&gateway).await;
+}
+
+async fn changed_records_are_noticed(gateway: &Gateway) {
+    let verify = async || {
+        let run = maitred(["audit", "verify", "--config"]).args([gateway.folder.path().join("maitred.yaml")]);
+        let run = run.run().await;
+        (run.code, run.stdout)
+    };
+    let (code, printed) = verify().await;
+    assert!(printed.contains("decisions: 15 records of 4 starts"), "{printed}");
+    assert_eq!(code, Some(0), "{printed}");
+    let mut files: Vec<_> = std::fs::read_dir(gateway.folder.path().join("decisions"))
+        .unwrap()
+        .map(|item| item.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "records"))
+        .collect();
+    files.sort();
+    let mut bytes = std::fs::read(&files[0]).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    std::fs::write(&files[0], &bytes).unwrap();
+    let (code, printed) = verify().await;
+    assert!(
+        code == Some(1) && printed.contains(&format!("BROKEN at {}, record", files[0].display())),
+        "{printed}"
+    );
+    bytes[at] ^= 1;
+    std::fs::write(&files[0], &bytes).unwrap();
+    assert_eq!(verify().await.0, Some(0));
+    // The second gateway has ended in order, so the audit knows how its file ends.
+    std::fs::remove_file(&files[1]).unwrap();
+    let (code, printed) = verify().await;
+    assert!(code == Some(1) && printed.contains("MISSING: "), "{printed}");
 }
 
 #[tokio::test]
