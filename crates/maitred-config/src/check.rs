@@ -28,6 +28,7 @@ mod process;
 mod profiles;
 mod providers;
 mod quotas;
+mod release;
 mod routes;
 mod rules;
 pub(crate) mod scenario;

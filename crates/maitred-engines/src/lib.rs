@@ -9,6 +9,7 @@ mod engine;
 mod fault;
 #[doc(hidden)]
 pub mod fuzzing;
+mod identity;
 mod json;
 pub mod kv_events;
 mod metrics;
@@ -19,6 +20,7 @@ mod verdict;
 pub use body::{BodyVerdict, judge_body};
 pub use engine::{Engine, WrongModel};
 pub use fault::{ErrorForm, HeadVerdict, MAX_EXCERPT, ResponseHead, UpstreamErrorBody, judge_head, judge_refusal};
+pub use identity::Identity;
 pub use metrics::{
     Continuity, CustomFigure, Figure, FigureError, Fold, LoraPage, LoraSpec, MAX_ADAPTER_NAMES, MAX_ALTERNATIVES,
     MAX_CUSTOM_FIGURES, Mandatory, MappingError, MetricMapping, MetricSpec, PageError, PageSignals, Read, Scanner,

@@ -30,6 +30,8 @@ pub(crate) struct Face {
     pub(crate) has_page: bool,
     /// Whether it can infer.
     pub(crate) can_infer: bool,
+    /// The weights that it says it runs.
+    pub(crate) weights: &'static str,
     /// When its process began, in Unix time.
     pub(crate) started: u32,
     /// What it was asked for, as paths with the moment.
@@ -43,6 +45,7 @@ impl Default for Face {
             health: 200,
             has_page: true,
             can_infer: true,
+            weights: "model/m",
             started: 1_000,
             asked: Vec::new(),
         }
@@ -72,10 +75,12 @@ impl Endpoints {
         };
         match ask.path {
             "/health" => whole(StatusCode::from_u16(face.health).unwrap(), String::new()),
-            "/v1/models" => whole(
-                StatusCode::OK,
-                r#"{"object":"list","data":[{"id":"m","object":"model"}]}"#.into(),
-            ),
+            "/v1/models" => {
+                let weights = face.weights;
+                let body = format!(r#"{{"object":"list","data":[{{"id":"m","object":"model","root":"{weights}"}}]}}"#);
+                whole(StatusCode::OK, body)
+            }
+            "/version" => whole(StatusCode::OK, r#"{"version":"0.32.0"}"#.into()),
             "/metrics" if face.has_page => whole(StatusCode::OK, page(face.started)),
             "/v1/completions" if face.can_infer => {
                 let body =

@@ -25,6 +25,10 @@ const PAGE_CAP: usize = 8 << 20;
 /// Largest answer to a probe that is read.
 const PROBE_CAP: usize = 1 << 20;
 
+mod release;
+
+use release::Identified;
+
 /// What watching an endpoint needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
@@ -96,19 +100,29 @@ impl Watch {
 
     /// Proves readiness, and from then on looks after health, until the endpoint is not wanted any more.
     pub(crate) async fn probe(self) {
-        let mut progress = Progress::default();
+        let (mut progress, mut identified) = (Progress::default(), Identified::default());
         while let Some(subject) = self.subject() {
             let settings = self.host.settings();
-            let pause = match settings.probes.startup.check {
-                StartupCheck::Port => self.probe_port(&settings, &subject).await,
-                StartupCheck::Health => self.probe_health(&settings, &subject).await,
-                StartupCheck::Full => self.probe_fully(&settings, &subject, &mut progress).await,
+            let pause = match self.off_release(&settings, &subject, &mut identified).await {
+                Some(report) => {
+                    self.host.probed(subject.id, report, self.clock.now());
+                    settings.probes.startup.interval
+                }
+                None => self.probe_once(&settings, &subject, &mut progress).await,
             };
             // Whoever rings wants a probe at once: after a restart, or an ejection.
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.probe_now.notified() => {}
             }
+        }
+    }
+
+    async fn probe_once(&self, settings: &PoolSettings, subject: &Subject, progress: &mut Progress) -> Duration {
+        match settings.probes.startup.check {
+            StartupCheck::Port => self.probe_port(settings, subject).await,
+            StartupCheck::Health => self.probe_health(settings, subject).await,
+            StartupCheck::Full => self.probe_fully(settings, subject, progress).await,
         }
     }
 

@@ -11,6 +11,8 @@ pub enum DrainCause {
     HealthUnavailable,
     /// It aborted an answer as engines do when they are stopped. It may come back after a full proof of readiness.
     Aborting,
+    /// It does not run what its pool's release says. It may come back, once it does, after a full proof of readiness.
+    OffRelease,
     /// The configuration or the DNS answer names it no more. It goes when its last lease ends.
     Unlisted,
     /// An operator said so. It goes when its last lease ends.
@@ -24,6 +26,7 @@ impl DrainCause {
         match self {
             Self::HealthUnavailable => "health_unavailable",
             Self::Aborting => "aborting",
+            Self::OffRelease => "off_release",
             Self::Unlisted => "unlisted",
             Self::Operator => "operator",
         }

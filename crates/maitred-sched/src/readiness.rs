@@ -56,6 +56,8 @@ pub enum ReadinessReport {
     Failed,
     /// The health page answered 503: a ready endpoint is leaving, one that loads is not there yet.
     Unavailable,
+    /// It is healthy and does not run what its pool's release says: a ready endpoint is to leave, one that loads is not to begin.
+    OffRelease,
 }
 
 /// What a report changed.

@@ -87,6 +87,7 @@ impl Checker<'_> {
         PoolSettings {
             name: PoolName::from(pool.name.as_str()),
             models: pool.models.iter().map(model).collect(),
+            release: self.release(pool, &engines, path),
             session_header: pool.session_header.as_str().to_owned(),
             balance: pool.balance,
             prefix_block: pool.prefix.block,

@@ -120,6 +120,7 @@ fn as_pool(provider: &raw::Provider, settings: ProviderSettings, classes: &Class
     PoolSettings {
         name: PoolName::from(provider.name.as_str()),
         models: provider.models.iter().map(model).collect(),
+        release: None,
         endpoints: vec![EndpointSettings {
             address: url,
             engine: engine(),

@@ -20,6 +20,9 @@ pub(crate) struct Pool {
     /// The models that the endpoints serve. A model belongs to one pool.
     #[schemars(length(min = 1))]
     pub(crate) models: Vec<Model>,
+    /// What the endpoints are to run. One that says that it runs something else, or does not say what it runs, gets no calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) release: Option<Release>,
     /// The endpoints, by address. One of `endpoints` and `dns` is needed; both together are fine.
     #[serde(default)]
     pub(crate) endpoints: Vec<Endpoint>,
@@ -102,6 +105,23 @@ impl Pool {
         let mut named = self.shadow.profiles.iter().chain([&self.profile]);
         named.any(|profile| profile.as_str() == name)
     }
+}
+
+/// What the endpoints of a pool are to run, as one version. Weights are always compared; the rest only if it is named.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Release {
+    /// Its name in messages.
+    pub(crate) name: Name,
+    /// The weights, as the endpoints name them: vLLM as `root` in `/v1/models`; SGLang as `model_path` in `/server_info`, with `@` and
+    /// `weight_version` (unless that is `default`) or else `revision`, if it has one.
+    pub(crate) weights: Name,
+    /// The engine's version: vLLM's `/version`, SGLang's `/server_info`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) engine: Option<Name>,
+    /// The quantisation, `none` for none. Only SGLang tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) quantization: Option<Name>,
 }
 
 /// Profiles that choose beside the live one. Nothing is sent where they choose.

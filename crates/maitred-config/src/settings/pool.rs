@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_engines::{Engine, InferencePath, MetricMapping};
+use maitred_route::release::Release;
 use maitred_sched::{EndpointOptions, PoolOptions, Profile};
 use maitred_types::{Address, ModelName, PoolName};
 
@@ -19,6 +20,8 @@ pub struct PoolSettings {
     pub name: PoolName,
     /// The models that its endpoints serve; at least one.
     pub models: Vec<ModelSettings>,
+    /// What its endpoints are to run, if that is said.
+    pub release: Option<Release>,
     /// The endpoints that the file names.
     pub endpoints: Vec<EndpointSettings>,
     /// The endpoints that DNS names.

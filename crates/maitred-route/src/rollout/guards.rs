@@ -10,7 +10,8 @@
 //! estimation of quantiles* (Bernoulli, 2022); that software is to be rolled out so, from Lindon, Sanden and Shirikian, *Rapid regression
 //! detection in software deployments through sequential testing* (KDD, 2022).
 //!
-//! Memory: per guard six wealths, a block, two tallies and 64 cells; three sketches of 512 counts. 24 KiB, and nothing per call.
+//! Memory: per guard six wealths, two tallies, two queues of at most 64 figures and 64 cells; three sketches of 512 counts. Together some
+//! 32 KiB, and nothing per call.
 
 use std::time::Duration;
 

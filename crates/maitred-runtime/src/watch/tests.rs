@@ -171,3 +171,72 @@ async fn without_a_page_an_endpoint_counts_as_full_or_is_judged_by_own_calls() {
     check("saturated", Err(FaultKind::Saturated)).await;
     check("ignore", Ok(())).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_runs_something_else_gets_no_calls_until_it_does_not() {
+    let scene = Scene::new(&format!(
+        "{ENDPOINT}\nrelease: {{ name: blue, weights: model/m, engine: 0.32.0 }}"
+    ));
+    scene.endpoints.face(ONE, |face| face.weights = "model/other");
+    pass(secs(60)).await;
+    assert_eq!(scene.state(ONE), Some(EndpointState::Loading));
+    // It is not even asked to infer.
+    assert_eq!(scene.endpoints.asked(ONE, "/v1/completions"), 0);
+    scene.endpoints.face(ONE, |face| face.weights = "model/m");
+    pass(secs(10)).await;
+    assert_eq!(scene.state(ONE), Some(EndpointState::Ready));
+
+    // Its weights are exchanged under it: what runs may finish, and nothing new comes.
+    let running = scene.book().unwrap();
+    scene.endpoints.face(ONE, |face| face.weights = "model/other");
+    pass(secs(30)).await;
+    assert_eq!(scene.state(ONE), Some(EndpointState::Draining));
+    assert!(scene.book().is_err());
+    running.finish(LeaseEnd::Success, None, scene.clock.now());
+    pass(secs(1)).await;
+    assert_eq!(scene.state(ONE), Some(EndpointState::Loading));
+
+    // The release is what was rolled back, and the weights were not: other settings are judged at once.
+    scene.reload(&format!(
+        "{ENDPOINT}\nrelease: {{ name: green, weights: model/other, engine: 0.32.0 }}"
+    ));
+    pass(secs(10)).await;
+    assert_eq!(scene.state(ONE), Some(EndpointState::Ready));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_is_asked_for_seldom_and_not_held_against_whom_nobody_reaches() {
+    let scene = Scene::new(&format!("{ENDPOINT}\nrelease: {{ name: blue, weights: model/m }}"));
+    pass(secs(1)).await;
+    assert_eq!(scene.state(ONE), Some(EndpointState::Ready));
+    let pages = |scene: &Scene| scene.endpoints.asked(ONE, "/version");
+    let before = pages(&scene);
+    pass(secs(60)).await;
+    // Seldom enough to be nobody's burden.
+    assert!(
+        (3..=5).contains(&(pages(&scene) - before)),
+        "{}",
+        pages(&scene) - before
+    );
+    assert_eq!(scene.state(ONE), Some(EndpointState::Ready));
+    // For a moment nobody is there; that is no reason to send its calls away.
+    scene.endpoints.face(ONE, |face| face.is_there = false);
+    pass(secs(15)).await;
+    scene.endpoints.face(ONE, |face| face.is_there = true);
+    assert_eq!(scene.state(ONE), Some(EndpointState::Ready));
+    // One that was never reached has proven nothing.
+    let scene = Scene::new(&format!("{ENDPOINT}\nrelease: {{ name: blue, weights: model/m }}"));
+    scene.endpoints.face(ONE, |face| face.is_there = false);
+    pass(secs(30)).await;
+    assert_eq!(scene.state(ONE), Some(EndpointState::Loading));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_named_must_be_told() {
+    // The page of the version belongs to vLLM; nobody tells another version.
+    let scene = Scene::new(&format!(
+        "{ENDPOINT}\nrelease: {{ name: blue, weights: model/m, engine: 0.33.0 }}"
+    ));
+    pass(secs(30)).await;
+    assert_eq!(scene.state(ONE), Some(EndpointState::Loading));
+}

@@ -25,7 +25,8 @@ impl Pool {
                 }
             }
             ReadinessReport::Failed => self.probe_failed(at),
-            ReadinessReport::Unavailable => self.unavailable(at),
+            ReadinessReport::Unavailable => self.unavailable(at, DrainCause::HealthUnavailable),
+            ReadinessReport::OffRelease => self.unavailable(at, DrainCause::OffRelease),
         }
     }
 
@@ -65,13 +66,13 @@ impl Pool {
         ReadinessChange::NotReady
     }
 
-    fn unavailable(&mut self, at: usize) -> ReadinessChange {
+    fn unavailable(&mut self, at: usize, cause: DrainCause) -> ReadinessChange {
         let was_ready = self.columns.gates[at].phase == Phase::Ready;
         self.columns.endpoints[at].readiness.forget();
         if !was_ready {
             return ReadinessChange::None;
         }
-        self.begin_drain(at, DrainCause::HealthUnavailable);
+        self.begin_drain(at, cause);
         ReadinessChange::Draining
     }
 

@@ -63,6 +63,7 @@ enum Route {
     Version,
     ModelFacts,
     Simulation,
+    ServerFacts,
 }
 
 impl Route {
@@ -83,6 +84,7 @@ impl Route {
             "/version" if !sglang => (Self::Version, "/version"),
             "/model_info" | "/get_model_info" if sglang => (Self::ModelFacts, "/model_info"),
             "/sim" => (Self::Simulation, "/sim"),
+            "/server_info" | "/get_server_info" if sglang => (Self::ServerFacts, "/server_info"),
             path if path == "/metrics" || path == engine.metrics_path() => (Self::Metrics, "/metrics"),
             _ => return None,
         };
@@ -148,6 +150,7 @@ impl Face {
             Route::Version => Ok(json(StatusCode::OK, r#"{"version":"0.32.0"}"#.to_owned())),
             Route::ModelFacts => Ok(json(StatusCode::OK, self.model_facts())),
             Route::Simulation => Ok(json(StatusCode::OK, self.simulation())),
+            Route::ServerFacts => Ok(json(StatusCode::OK, self.server_facts())),
         }
     }
 
@@ -379,6 +382,15 @@ impl Face {
     /// What no real engine says: that this is none, and where it can be told to fail.
     fn simulation(&self) -> String {
         serde_json::json!({ "simulated": true, "admin": self.admin }).to_string()
+    }
+
+    /// Of SGLang's settings, what tells which release it runs.
+    fn server_facts(&self) -> String {
+        let name = Quoted(self.served.names.first().map_or("", String::as_str));
+        format!(
+            "{{\"model_path\":{name},\"served_model_name\":{name},\"revision\":null,\"quantization\":null,\
+             \"weight_version\":\"default\",\"version\":\"0.5.23\"}}"
+        )
     }
 
     fn metrics(&self) -> Reply {

@@ -34,6 +34,7 @@ mod providers;
 mod quota;
 mod readme;
 mod recording;
+mod release;
 mod roles;
 mod sdk;
 mod secrets;

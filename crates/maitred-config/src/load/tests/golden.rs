@@ -164,7 +164,7 @@ fn an_unknown_option() {
     8 |     endpiont: *
       |     ^^^^^^^^
       = help: did you mean `endpoints`?
-              allowed here: `name`, `engine`, `models`, `endpoints`, `dns`, `profile`, `shadow`, `session_header`, `balance`, `scrape`, `staleness`, `metrics`, `cache`, `prefix`, `kv_events`, `startup`, `readiness`, `ejection`, `waiting`, `retry`, `reckoning`, `speed_prior`, `api_key`, `max_in_flight`, `max_calls` and `max_endpoints`
+              allowed here: `name`, `engine`, `models`, `release`, `endpoints`, `dns`, `profile`, `shadow`, `session_header`, `balance`, `scrape`, `staleness`, `metrics`, `cache`, `prefix`, `kv_events`, `startup`, `readiness`, `ejection`, `waiting`, `retry`, `reckoning`, `speed_prior`, `api_key`, `max_in_flight`, `max_calls` and `max_endpoints`
     ");
 }
 
