@@ -56,6 +56,11 @@ pub(crate) async fn endpoints(State(console): State<Console>) -> impl IntoRespon
     Json(json!({ "endpoints": console.runtime.samples() }))
 }
 
+/// How the objectives of routes that can degrade answers stand.
+pub(crate) async fn degradation(State(console): State<Console>) -> impl IntoResponse {
+    Json(json!({ "routes": console.runtime.objectives() }))
+}
+
 /// How many decision records there are, and of which calls.
 pub(crate) async fn decisions(State(console): State<Console>) -> impl IntoResponse {
     Json(console.runtime.decisions().list())

@@ -41,6 +41,7 @@ pub const ROUTES: &[Route] = &[
     line(Method::GET, "/admin/v1/whoami", VIEWER, || get(pages::whoami)),
     line(Method::GET, "/admin/v1/decisions", VIEWER, || get(pages::decisions)),
     line(Method::GET, "/admin/v1/decisions/{id}", VIEWER, || get(pages::decision)),
+    line(Method::GET, "/admin/v1/degradation", VIEWER, || get(pages::degradation)),
     line(Method::GET, "/admin/v1/usage", VIEWER, || get(usage::page)),
     line(Method::GET, "/admin/v1/keys", VIEWER, || get(keys::list)),
     line(Method::POST, "/admin/v1/keys", KEY_ADMIN, || post(keys::create)),

@@ -169,9 +169,10 @@ fn lines(report: &Report) -> impl Iterator<Item = Line<'_>> {
 }
 
 /// The columns after the values: name, and the figure.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "calls",
     "failed",
+    "degraded",
     "client_closed",
     "interrupted",
     "estimated",
@@ -185,10 +186,11 @@ const COLUMNS: [&str; 13] = [
     "money",
 ];
 
-fn figures(sums: &Sums) -> [String; 13] {
+fn figures(sums: &Sums) -> [String; 14] {
     let counts = [
         sums.calls,
         sums.failed,
+        sums.degraded,
         sums.client_closed,
         sums.interrupted,
         sums.estimated,
@@ -200,11 +202,11 @@ fn figures(sums: &Sums) -> [String; 13] {
         sums.interrupted_tokens,
         sums.lost_tokens,
     ];
-    let mut figures: [String; 13] = Default::default();
+    let mut figures: [String; 14] = Default::default();
     for (figure, count) in figures.iter_mut().zip(counts) {
         *figure = count.to_string();
     }
-    figures[12] = money(sums.money);
+    figures[13] = money(sums.money);
     figures
 }
 

@@ -11,7 +11,10 @@ impl HeadVerdict {
     #[must_use]
     pub const fn fault(self) -> Option<FaultKind> {
         match self {
-            Self::Relay | Self::ClientError | Self::NotFound | Self::UnknownPath | Self::Redirect => None,
+            Self::Relay | Self::ClientError | Self::TooLong | Self::NotFound | Self::UnknownPath | Self::Redirect => {
+                None
+            }
+            Self::QuotaSpent { .. } => Some(FaultKind::UpstreamQuota),
             Self::Overload { .. } => Some(FaultKind::UpstreamOverloaded),
             Self::ModelGone | Self::ServerError => Some(FaultKind::UpstreamError),
             Self::RefusedCredential => Some(FaultKind::UpstreamRefusedKey),
@@ -22,8 +25,10 @@ impl HeadVerdict {
     #[must_use]
     pub const fn lease_end(self) -> LeaseEnd {
         match self {
-            Self::Relay | Self::ClientError | Self::NotFound | Self::UnknownPath | Self::Redirect => LeaseEnd::Success,
-            Self::Overload { .. } => LeaseEnd::Overload,
+            Self::Relay | Self::ClientError | Self::TooLong | Self::NotFound | Self::UnknownPath | Self::Redirect => {
+                LeaseEnd::Success
+            }
+            Self::QuotaSpent { .. } | Self::Overload { .. } => LeaseEnd::Overload,
             Self::ModelGone | Self::ServerError | Self::RefusedCredential => LeaseEnd::Failure,
         }
     }
@@ -87,7 +92,9 @@ mod tests {
             HeadVerdict::NotFound,
             HeadVerdict::UnknownPath,
             HeadVerdict::Redirect,
+            HeadVerdict::TooLong,
             HeadVerdict::ModelGone,
+            HeadVerdict::QuotaSpent { retry_after: None },
             HeadVerdict::Overload { retry_after: None },
             HeadVerdict::ServerError,
             HeadVerdict::RefusedCredential,

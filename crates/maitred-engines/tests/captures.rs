@@ -304,6 +304,9 @@ fn every_error_body_is_read_without_paths_and_judged() {
                 }
                 (404, _) => HeadVerdict::UnknownPath,
                 (500, _) => HeadVerdict::ServerError,
+                (400, name) if name.contains("too-long-prompt") || name.contains("max-tokens-too-big") => {
+                    HeadVerdict::TooLong
+                }
                 _ => HeadVerdict::ClientError,
             };
             assert_eq!(

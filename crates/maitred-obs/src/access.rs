@@ -60,9 +60,18 @@ pub struct AccessRecord<'a> {
     /// The model asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<&'a str>,
+    /// The model that the call went to in the end, by its name in the pool, where that is another than the one asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<&'a str>,
     /// The pool that served it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<&'a str>,
+    /// In what the answer is less than what was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degraded: Option<&'a str>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degrade_reason: Option<&'a str>,
     /// The endpoint of the last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<&'a str>,
@@ -123,7 +132,10 @@ impl<'a> AccessRecord<'a> {
             fault: status.fault().map(|fault| fault.label()),
             detail: None,
             model: None,
+            target: None,
             pool: None,
+            degraded: None,
+            degrade_reason: None,
             endpoint: None,
             pick: None,
             attempts: 0,
@@ -209,7 +221,10 @@ impl<'a> AccessRecord<'a> {
         let words = [
             ("usage_source", self.usage_source),
             ("model", self.model),
+            ("target", self.target),
             ("pool", self.pool),
+            ("degraded", self.degraded),
+            ("degrade_reason", self.degrade_reason),
             ("endpoint", self.endpoint),
             ("pick", self.pick),
             ("class", self.class),

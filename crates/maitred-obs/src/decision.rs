@@ -30,12 +30,27 @@ pub struct DecisionRecord {
     /// The model asked for; nothing where no model was found.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub model: String,
+    /// The model that the call went to in the end, by its name in the pool, where that is another than the one asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// The model that the endpoints were asked for, where its name is another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub served: Option<String>,
     /// The pool that was asked; nothing where none was.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub pool: String,
+    /// What the answer is called, if it is not what was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degraded: Option<DegradedRecord>,
+    /// The rule of its route that it met.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The rules before that one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules_missed: Vec<RuleMissed>,
+    /// The targets that were left or passed over, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftRecord>,
     /// What the call took of its quotas, where it has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaRecord>,
@@ -69,6 +84,44 @@ impl DecisionRecord {
     pub fn read(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
+}
+
+/// What is said of a degraded answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DegradedRecord {
+    /// In what it is less than what was asked for.
+    pub kind: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A rule that a call did not meet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuleMissed {
+    /// Its name.
+    pub rule: String,
+    /// The first of its conditions that the call does not meet.
+    pub condition: String,
+}
+
+/// A target that did not give the answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LeftRecord {
+    /// Its pool.
+    pub pool: String,
+    /// Its model, by the name that it has in the pool.
+    pub model: String,
+    /// How many attempts were made there; they are the first of `attempts` that no target before had.
+    pub attempts: u32,
+    /// For what it was left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why it was passed over without being asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
 }
 
 /// What a call took of its quotas. Of several limits the tightest is told.

@@ -16,12 +16,13 @@ mod sink;
 
 pub use access::{AccessRecord, LogFormat, rfc3339};
 pub use decision::{
-    AttemptRecord, ComparedRecord, DecisionList, DecisionRecord, EndRecord, LimitRecord, QuotaRecord, RemovedEndpoint,
-    RemovedRecord, ScoreRecord, ShadowRecord, TermRecord,
+    AttemptRecord, ComparedRecord, DecisionList, DecisionRecord, DegradedRecord, EndRecord, LeftRecord, LimitRecord,
+    QuotaRecord, RemovedEndpoint, RemovedRecord, RuleMissed, ScoreRecord, ShadowRecord, TermRecord,
 };
 pub use log::{Level, start_log};
 pub use meters::{
-    ArchiveMeters, AuditMeters, CallEnd, LedgerMeters, Meters, ModelMeters, PoolMeters, ShadowMeters, WaitMeters,
+    ArchiveMeters, AuditMeters, CallEnd, LedgerMeters, Meters, ModelMeters, ObjectiveSample, PoolMeters, Service,
+    ServiceMeters, ShadowMeters, WaitMeters,
 };
 pub use prefix_sample::{PrefixSample, PrefixSource};
 pub use recording::{RecordedCall, Recording, RecordingOptions};

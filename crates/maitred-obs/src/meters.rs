@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_types::{FaultKind, OutcomeStatus, PoolName, Usage, UsageSource};
+use maitred_types::{FaultKind, PoolName};
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::metrics::counter::Counter;
@@ -42,10 +42,19 @@ type Histograms = Family<Labels, Histogram, Buckets>;
 mod archive;
 mod audit;
 mod ledger;
+mod model;
+mod objective;
+mod service;
 
 pub use archive::ArchiveMeters;
 pub use audit::AuditMeters;
+use objective::ObjectiveFamilies;
+use service::ServiceFamilies;
+
 pub use ledger::LedgerMeters;
+pub use model::{CallEnd, ModelMeters};
+pub use objective::ObjectiveSample;
+pub use service::{Service, ServiceMeters};
 
 /// Every metric of a gateway. One per process; handed down, never global.
 #[derive(Debug)]
@@ -72,6 +81,8 @@ struct Families {
     per_token: Histograms,
     tokens: Counters,
     calls: Counters,
+    service: ServiceFamilies,
+    objectives: ObjectiveFamilies,
     usage_estimated: Counters,
     refused: Counters,
     connections_refused: Counters,
@@ -193,6 +204,17 @@ impl Meters {
         self.families.changes_errors.inc();
     }
 
+    /// A handle for how well calls are served; one for each thread.
+    #[must_use]
+    pub fn service(&self) -> ServiceMeters {
+        self.families.service.handle()
+    }
+
+    /// How the objectives of all routes stand now.
+    pub fn objectives(&self, samples: &[ObjectiveSample]) {
+        self.families.objectives.set(samples);
+    }
+
     /// The handle for what concerns the audit.
     #[must_use]
     pub fn audit(&self) -> AuditMeters {
@@ -230,27 +252,7 @@ impl Meters {
     /// The handle for what concerns one model of one pool. Make it when settings change, not per call.
     #[must_use]
     pub fn model(&self, pool: &PoolName, model: &str) -> Arc<ModelMeters> {
-        let labels: Labels = vec![("pool", pool.to_string()), ("gen_ai_request_model", model.to_owned())];
-        let families = &self.families;
-        let tokens = |kind: &str| {
-            let mut labels = labels.clone();
-            labels.push(("gen_ai_token_type", kind.to_owned()));
-            families.tokens.get_or_create_owned(&labels)
-        };
-        Arc::new(ModelMeters {
-            duration: families.duration.get_or_create_owned(&labels),
-            first_token: families.first_token.get_or_create_owned(&labels),
-            per_token: families.per_token.get_or_create_owned(&labels),
-            input: tokens("input"),
-            cached_input: tokens("cached_input"),
-            output: tokens("output"),
-            estimated: families.usage_estimated.get_or_create_owned(&labels),
-            answered: families
-                .calls
-                .get_or_create_owned(&outcome_labels(&labels, OutcomeStatus::Answered)),
-            calls: families.calls.clone(),
-            labels,
-        })
+        Arc::new(ModelMeters::new(&self.families, pool, model))
     }
 
     /// The handle for what concerns one pool.
@@ -269,6 +271,8 @@ impl Families {
             per_token: register(registry, &metric::PER_TOKEN, histograms(&TOKEN_SECONDS)),
             tokens: register(registry, &metric::TOKENS, Counters::default()),
             calls: register(registry, &metric::CALLS, Counters::default()),
+            service: ServiceFamilies::register(registry),
+            objectives: ObjectiveFamilies::register(registry),
             usage_estimated: register(registry, &metric::USAGE_ESTIMATED, Counters::default()),
             refused: register(registry, &metric::REFUSED, Counters::default()),
             connections_refused: register(registry, &metric::CONNECTIONS_REFUSED, Counters::default()),
@@ -308,75 +312,6 @@ where
 {
     registry.register(metric.name, metric.help, instrument.clone());
     instrument
-}
-
-fn outcome_labels(labels: &Labels, status: OutcomeStatus) -> Labels {
-    let mut labels = labels.clone();
-    labels.push(("outcome", status.label().to_owned()));
-    labels.push((
-        "fault",
-        status.fault().map_or(String::new(), |fault| fault.label().to_owned()),
-    ));
-    labels
-}
-
-/// How a call ended, as far as metrics are concerned.
-#[derive(Clone, Copy, Debug)]
-pub struct CallEnd {
-    /// The outcome.
-    pub status: OutcomeStatus,
-    /// From arrival to end.
-    pub duration: Duration,
-    /// From arrival to the first output, if there was any.
-    pub first_token: Option<Duration>,
-    /// What it used, if it got as far as using anything.
-    pub usage: Option<Usage>,
-}
-
-/// What concerns one model of one pool.
-#[derive(Debug)]
-pub struct ModelMeters {
-    duration: Histogram,
-    first_token: Histogram,
-    per_token: Histogram,
-    input: Counter,
-    cached_input: Counter,
-    output: Counter,
-    estimated: Counter,
-    answered: Counter,
-    calls: Counters,
-    labels: Labels,
-}
-
-impl ModelMeters {
-    /// Counts a call that has ended.
-    pub fn call_ended(&self, end: &CallEnd) {
-        match end.status {
-            OutcomeStatus::Answered => {
-                self.answered.inc();
-            }
-            status => {
-                self.calls.get_or_create(&outcome_labels(&self.labels, status)).inc();
-            }
-        }
-        self.duration.observe(end.duration.as_secs_f64());
-        if let Some(first_token) = end.first_token {
-            self.first_token.observe(first_token.as_secs_f64());
-        }
-        let Some(usage) = end.usage else { return };
-        self.input.inc_by(u64::from(usage.input.get()));
-        self.output.inc_by(u64::from(usage.output.get()));
-        if let Some(cached) = usage.cached_input {
-            self.cached_input.inc_by(u64::from(cached.get()));
-        }
-        if usage.source == UsageSource::Estimated {
-            self.estimated.inc();
-        }
-        if let (Some(first_token), 2..) = (end.first_token, usage.output.get()) {
-            let decode = end.duration.saturating_sub(first_token).as_secs_f64();
-            self.per_token.observe(decode / f64::from(usage.output.get() - 1));
-        }
-    }
 }
 
 /// One family whose only free label comes from a closed set of words. The counters found once are kept, since a look-up in

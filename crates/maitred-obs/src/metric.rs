@@ -52,6 +52,16 @@ metrics! {
         "Tokens of calls: input (cached ones included), cached_input, output";
     CALLS: Counter "maitred_calls" ["pool", "gen_ai_request_model", "outcome", "fault"]
         "Calls by outcome; fault is empty when nothing went wrong";
+    SERVICE_CALLS: Counter "maitred_service_calls" ["model", "tenant", "result"]
+        "Calls by how well they were served: full (what was asked for answered), degraded, failed, refused (for the caller's own fault or limits) and left (by the client). Success ratio: full and degraded over full, degraded and failed; full-quality ratio: full over the same. The model is the name asked for";
+    DEGRADED_ANSWERS: Counter "maitred_degraded_answers" ["kind", "reason", "model", "tenant"]
+        "Answers that were said to be degraded, those included that broke off or were left by the client, by the name asked for";
+    DEGRADED_RATIO: Gauge "maitred_degraded_ratio" ["model"]
+        "Share of the calls of a route, over the objective's window, that something else answered than what was asked for, or would have, 0 to 1";
+    DEGRADED_BURN_RATE: Gauge "maitred_degraded_burn_rate" ["model"]
+        "The same divided by the share that the objective allows; above 1 is a breach";
+    DEGRADATION_STATE: Gauge "maitred_degradation_state" ["model", "state"]
+        "1 for how the objective of a route stands, 0 for the others: calm, warning (429 answers rise) and breach";
     USAGE_ESTIMATED: Counter "maitred_usage_estimated" ["pool", "gen_ai_request_model"]
         "Calls whose tokens the endpoint did not report, so that the gateway estimated them";
     REFUSED: Counter "maitred_refused_calls" ["fault"]

@@ -3,7 +3,6 @@
 //! A call is closed by whoever brings it to its end. The one way it can be dropped open is that the client has gone: hyper
 //! drops the call's future, or the answer's body, when the connection closes. So a dropped account closes itself as such.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +10,8 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use maitred_llm::{Reply, dialect_of, error_body};
-use maitred_obs::{AccessRecord, CallEnd, RecordedCall};
-use maitred_runtime::{
-    AttemptEnd, Booking, Choice, Decision, NoPlace, Principal, QuotaUse, Reserved, Standing, Target,
-};
+use maitred_obs::CallEnd;
+use maitred_runtime::{AttemptEnd, Booking, Choice, NoPlace, Principal, QuotaUse, Reserved, Standing, Target};
 use maitred_types::{
     Address, Dialect, EndpointId, FaultKind, LeaseEnd, OutcomeStatus, RequestId, Time, TokenCount, UnixMillis, Usage,
 };
@@ -27,6 +24,7 @@ use crate::gate::{Client, Gate};
 use crate::headers;
 use crate::prompt::Prompt;
 use crate::quota;
+use crate::way::Way;
 
 /// Status that the record shows for a call whose client went away before its answer began (nginx's convention).
 const CLIENT_CLOSED: u16 = 499;
@@ -39,20 +37,23 @@ pub(crate) struct Account {
     pub(crate) arrived: Time,
     pub(crate) arrived_unix: UnixMillis,
     pub(crate) request_id: RequestId,
-    method: Method,
+    pub(crate) method: Method,
     /// Copied out of the request, whose buffer would otherwise live as long as the answer.
-    path: Box<str>,
+    pub(crate) path: Box<str>,
     pub(crate) dialect: Dialect,
     pub(crate) principal: Option<Principal>,
+    /// Where it goes at present.
     pub(crate) target: Option<Arc<Target>>,
+    /// How far it has come along its plan.
+    pub(crate) way: Way,
     pub(crate) is_stream: bool,
     pub(crate) tells_endpoint: bool,
     pub(crate) request_bytes: u64,
     pub(crate) response_bytes: u64,
-    attempts: u32,
+    pub(crate) attempts: u32,
     /// Why the call went where it went so far.
     #[expect(clippy::vec_box, reason = "a choice is large, is moved on, and mostly the only one")]
-    choices: Vec<Box<Choice>>,
+    pub(crate) choices: Vec<Box<Choice>>,
     booking: Option<Booking>,
     /// The task it says it belongs to.
     pub(crate) task: Option<Box<str>>,
@@ -64,19 +65,19 @@ pub(crate) struct Account {
     pub(crate) is_blind: bool,
     /// What it costs, and its entry in the ledger.
     pub(crate) billing: Billing,
-    endpoint: Option<(Address, &'static str)>,
+    pub(crate) endpoint: Option<(Address, &'static str)>,
     pub(crate) first_token: Option<Time>,
     /// The class by which it waits where there is no room.
     pub(crate) class: Option<Arc<str>>,
     /// Since when it may be waiting.
     asked: Option<Time>,
     /// How long it has waited in the gateway.
-    waited: Duration,
+    pub(crate) waited: Duration,
     pub(crate) status: u16,
     pub(crate) usage: Option<Usage>,
     pub(crate) prompt: Prompt,
     pub(crate) session: Option<u64>,
-    detail: Option<String>,
+    pub(crate) detail: Option<String>,
     is_closed: bool,
 }
 
@@ -98,6 +99,7 @@ impl Account {
             dialect: dialect_of(request.uri().path()),
             principal: None,
             target: None,
+            way: Way::default(),
             is_stream: false,
             tells_endpoint: request.headers().contains_key(headers::ENDPOINT),
             request_bytes: 0,
@@ -191,6 +193,7 @@ impl Account {
             (LeaseEnd::Overload, Some(wait)) => booking.finish_overloaded(wait, now),
             (end, _) => booking.finish(end, None, now),
         };
+        self.way.attempted(Some(fault.kind), now);
         self.enter_failure(end, fault.kind, now);
     }
 
@@ -223,6 +226,7 @@ impl Account {
     /// Headers that every answer carries.
     pub(crate) fn stamp(&self, headers: &mut HeaderMap) {
         headers.insert(headers::REQUEST_ID, self.request_id_value());
+        self.way.stamp(headers, self.target.as_deref());
         quota::stamp(headers, self.standings, self.dialect, self.gate.clock.unix_now());
         if self.tells_endpoint
             && let Some((address, _)) = &self.endpoint
@@ -288,10 +292,6 @@ impl Account {
         response
     }
 
-    pub(crate) fn path(&self) -> &str {
-        &self.path
-    }
-
     /// The endpoint of the last attempt.
     pub(crate) fn endpoint_address(&self) -> Option<&str> {
         self.endpoint.as_ref().map(|(address, _)| address.as_str())
@@ -319,6 +319,7 @@ impl Account {
         if let Some(booking) = self.booking.take() {
             self.billing.share = booking.finish(lease_end, self.usage.as_ref(), now);
             self.end_choice(lease_end, status, now);
+            self.way.attempted(status.fault(), now);
             self.usage = self.billing.burned(self.usage, status.fault(), (self.is_stream, now));
         }
         // The ledger first: what is settled when limits are added has to be in it by then.
@@ -341,6 +342,7 @@ impl Account {
             (None, None) => {}
         }
         self.gate.meters.active_calls.dec();
+        self.count_service(status, now);
         self.record();
         self.write_record(status, &end);
         self.enter_audit(status);
@@ -375,105 +377,10 @@ impl Account {
             });
         }
     }
-
-    /// Leaves why the call went where it went. Of calls without a valid key nothing is left: strangers would push out the others.
-    fn keep_decision(&mut self, end: &CallEnd, quota: Option<QuotaUse>) {
-        let Some(principal) = self.principal.take() else {
-            return;
-        };
-        self.gate.decisions.keep(Decision {
-            request_id: self.request_id.clone(),
-            arrived: self.arrived,
-            arrived_unix: self.arrived_unix,
-            principal,
-            task: self.task.take(),
-            target: self.target.as_deref().map(Into::into),
-            quota,
-            choices: std::mem::take(&mut self.choices),
-            status: end.status,
-            detail: self.detail.as_deref().map(Decision::cut),
-            first_token: end.first_token,
-            duration: end.duration,
-        });
-    }
-
-    /// Puts the call into the recording of the traffic, however it ended: it was there to be served.
-    fn record(&self) {
-        let (Some(recording), Some(target)) = (&self.gate.recording, &self.target) else {
-            return;
-        };
-        let usage = self.usage.as_ref();
-        let input = usage.map_or(self.prompt.tokens, |usage| usage.input);
-        if input > TokenCount::ZERO {
-            recording.append(RecordedCall {
-                arrived: self.arrived,
-                model: target.served_as.clone(),
-                tenant: self.principal.as_ref().map(|principal| principal.tenant.clone()),
-                session: self.session,
-                input,
-                cached: usage.and_then(|usage| usage.cached_input),
-                output: usage.map_or(TokenCount::ZERO, |usage| usage.output),
-                chain: self.prompt.chain.clone(),
-            });
-        }
-    }
-
-    fn write_record(&self, status: OutcomeStatus, end: &CallEnd) {
-        let mut record = AccessRecord::new(self.arrived_unix, &self.request_id, status);
-        record.client = &self.client.address;
-        record.method = self.method.as_str();
-        record.path = &self.path;
-        record.status = self.status_shown();
-        record.detail = self.detail.as_deref();
-        record.stream = self.is_stream;
-        record.attempts = self.attempts;
-        record.request_bytes = self.request_bytes;
-        record.response_bytes = self.response_bytes;
-        record.duration_ms = millis(end.duration);
-        record.first_token_ms = end.first_token.map(millis);
-        if self.waited > Duration::ZERO {
-            record.queue_ms = Some(millis(self.waited));
-            record.class = self.class.as_deref();
-        }
-        record.blind_quota = self.is_blind;
-        if let Some(principal) = &self.principal {
-            record.tenant = Some(principal.tenant.as_str());
-            record.key = principal.key.as_ref().map(maitred_types::KeyId::as_str);
-            record.user = principal.user();
-            record.issuer = principal.issuer();
-            record.shared_key = principal.is_shared();
-        }
-        if let Some(target) = &self.target {
-            record.model = Some(target.model.as_str());
-            record.pool = Some(target.pool.name().as_str());
-        }
-        if let Some((address, reason)) = &self.endpoint {
-            record.endpoint = Some(address.as_str());
-            record.pick = Some(reason);
-        }
-        if let Some(usage) = &self.usage {
-            record.set_usage(usage);
-        }
-        LINE.with_borrow_mut(|line| {
-            line.clear();
-            record.write(self.gate.record_format, line);
-            self.gate.records.append(line);
-        });
-    }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
         self.close(OutcomeStatus::ClientClosed, LeaseEnd::Cancelled);
     }
-}
-
-thread_local! {
-    /// Where a record is put together before it is handed over, so that the hand-over is a single copy.
-    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Milliseconds to three places, as people read them in records.
-fn millis(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -10,12 +10,10 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Method, StatusCode};
 use maitred_config::{Balance, Timeouts};
-use maitred_engines::{
-    BodyVerdict, ErrorForm, HeadVerdict, ResponseHead, UpstreamErrorBody, judge_body, judge_head, judge_refusal,
-};
-use maitred_llm::{AnswerTap, CallKind, Reply, UpstreamError, UsageAsk, answer_usage, reshape_error};
+use maitred_engines::{BodyVerdict, HeadVerdict, ResponseHead, judge_body, judge_head};
+use maitred_llm::{AnswerTap, CallKind, Reply, UsageAsk, answer_usage};
 use maitred_runtime::{Ask, Delivery, NoPlace, PoolHost, Provider, Target};
-use maitred_types::{Address, Dialect, EndpointId, FaultKind, LeaseEnd, Time, TokenCount, Usage};
+use maitred_types::{Address, EndpointId, FaultKind, LeaseEnd, Time, TokenCount, Usage};
 use smallvec::SmallVec;
 
 use crate::account::Account;
@@ -26,21 +24,15 @@ use crate::events::{EventStream, Failure};
 use crate::fault::{Fault, nameable};
 use crate::headers;
 use crate::link::{Link, Outgoing, Segments};
+use crate::refused::{Refused, refusal};
 use crate::through::{Reading, WHOLE_MAX, read};
 use crate::{outside, wire};
 
-/// Bytes of a refusal that are read.
-const REFUSAL_MAX: usize = 64 << 10;
-
-/// What is said where the endpoint points elsewhere.
-const REDIRECTED: &str = "the model server has nothing at this path and points elsewhere, where the gateway does not follow; \
-                          check the path, above all for a slash at its end";
-
-/// A call that is ready to be sent.
+/// A call that is ready to be sent to a target.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct Call<'a> {
     pub(crate) kind: CallKind,
-    pub(crate) head: http::request::Parts,
+    pub(crate) head: &'a http::request::Parts,
     pub(crate) target: Arc<Target>,
     pub(crate) body: Segments,
     pub(crate) usage_ask: UsageAsk,
@@ -59,6 +51,9 @@ pub(crate) struct Call {
     pub(crate) balance: Balance,
     pub(crate) timeouts: Timeouts,
     pub(crate) event_max: usize,
+    /// When an answer must have begun here, or be there if it is no stream; no later than `deadline`.
+    pub(crate) until: Time,
+    /// When the whole call must be over.
     pub(crate) deadline: Time,
 }
 
@@ -71,14 +66,36 @@ pub(crate) enum Answer {
     Stream(StatusCode, HeaderMap, Box<EventStream>),
     /// The first part of something large.
     Through(StatusCode, HeaderMap, Box<(Link, Bytes)>),
+    /// No good one, but one that the client is to read.
+    Refused(Box<Refused>),
+}
+
+/// No attempt at a target had a good beginning.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    pub(crate) fault: Fault,
+    /// Whether another target may be asked: no attempt can have changed anything, and the call's time is not up.
+    pub(crate) may_go_on: bool,
+}
+
+impl Stopped {
+    /// Whatever target is asked, the call ends so.
+    pub(crate) const fn final_by(fault: Fault) -> Self {
+        Self {
+            fault,
+            may_go_on: false,
+        }
+    }
 }
 
 /// Why an attempt came to nothing.
 #[derive(Debug)]
-struct Failed {
-    failure: Failure,
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
     /// Whether another endpoint might do better.
-    may_move: bool,
+    pub(crate) may_move: bool,
+    /// Whether another target might do better.
+    may_go_on: bool,
     /// Whether the endpoint has surely not acted on the call: it was not sent, or refused for want of room.
     is_undone: bool,
 }
@@ -88,25 +105,26 @@ impl From<Failure> for Failed {
         Self {
             // What is no fault of the endpoint would be the same elsewhere.
             may_move: failure.end != LeaseEnd::Cancelled,
+            may_go_on: failure.end != LeaseEnd::Cancelled,
             failure,
             is_undone: false,
         }
     }
 }
 
-fn failed(fault: Fault, end: LeaseEnd) -> Failed {
+pub(crate) fn failed(fault: Fault, end: LeaseEnd) -> Failed {
     Failed::from(Failure { fault, end })
 }
 
 impl Failed {
     /// Says whether the endpoint has surely not acted on the call.
-    fn undone(self, is_undone: bool) -> Self {
+    pub(crate) fn undone(self, is_undone: bool) -> Self {
         Self { is_undone, ..self }
     }
 }
 
-/// Tries until there is a good beginning. The fault returned is the first one: it explains the most.
-pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fault> {
+/// Tries at the endpoints of a target until there is a good beginning. The fault returned is the first one: it explains the most.
+pub(crate) async fn run(account: &mut Account, call: &Call<'_>) -> Result<Answer, Stopped> {
     let pool = &call.target.pool;
     account.session = call.session;
     let is_pinned = call.balance == Balance::Connection;
@@ -125,7 +143,10 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
             Ok(booking) => booking,
             Err(mut no_place) => {
                 account.no_place(&mut no_place);
-                return Err(told_to_wait(no_way_left(first, &no_place), pool));
+                return Err(Stopped {
+                    fault: told_to_wait(no_way_left(first, &no_place), pool),
+                    may_go_on: true,
+                });
             }
         };
         if let Some(reason) = latest {
@@ -139,17 +160,18 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
         // Before the endpoint hears of the call, the ledger has it.
         if let Err(fault) = account.enter().await {
             account.end_attempt(LeaseEnd::Cancelled, &fault);
-            return Err(fault);
+            return Err(Stopped::final_by(fault));
         }
         let Failed {
             failure: Failure { mut fault, end },
             may_move,
+            may_go_on,
             is_undone,
         } = match attempt(account, call).await {
             Ok(answer) => return Ok(answer),
             // The endpoint was at work for as long as the call may take: it is charged as if its client had left.
             Err(failed) if failed.failure.fault.kind == FaultKind::CallTimeout => {
-                return Err(failed.failure.fault.after(first.as_ref()));
+                return Err(Stopped::final_by(failed.failure.fault.after(first.as_ref())));
             }
             Err(failed) => failed,
         };
@@ -162,9 +184,13 @@ pub(crate) async fn run(account: &mut Account, call: &Call) -> Result<Answer, Fa
         );
         latest = Some(fault.kind);
         let first = first.get_or_insert(fault);
-        let may_move = may_move && (is_undone || !acts(call.kind, &call.head.method));
-        if !may_move || account.attempts() >= call.attempts || account.now() >= call.deadline {
-            return Err(told_to_wait(first.clone(), pool));
+        let may_be_sent_anew = is_undone || !acts(call.kind, &call.head.method);
+        let is_last = tried.len() >= call.attempts as usize || account.now() >= call.until;
+        if !may_move || !may_be_sent_anew || is_last {
+            return Err(Stopped {
+                fault: told_to_wait(first.clone(), pool),
+                may_go_on: may_go_on && may_be_sent_anew,
+            });
         }
     }
 }
@@ -177,7 +203,7 @@ fn acts(kind: CallKind, method: &Method) -> bool {
 /// What the pool is asked for the next attempt.
 fn to_ask<'a>(
     account: &'a Account,
-    call: &'a Call,
+    call: &'a Call<'a>,
     (tried, pinned): (&'a [EndpointId], Option<EndpointId>),
 ) -> Ask<'a> {
     Ask {
@@ -200,14 +226,17 @@ fn to_ask<'a>(
         tenant: call.tenant.0,
         weight: call.tenant.1,
         bytes: account.request_bytes,
-        deadline: Some(call.deadline),
+        deadline: Some(call.until),
         arrived: Some(account.arrived),
     }
 }
 
 /// Who is refused because there is too much to do, or nobody to do it, is told when to come back, also where the endpoint did not say.
 fn told_to_wait(mut fault: Fault, pool: &PoolHost) -> Fault {
-    let passes = matches!(fault.kind, FaultKind::UpstreamOverloaded | FaultKind::NoEndpoint);
+    let passes = matches!(
+        fault.kind,
+        FaultKind::UpstreamOverloaded | FaultKind::UpstreamQuota | FaultKind::NoEndpoint
+    );
     if passes && fault.retry_after.is_none() {
         fault.retry_after = Some(pool.settings().options.retry_after);
     }
@@ -228,7 +257,9 @@ fn no_way_left(first: Option<Fault>, no_place: &NoPlace) -> Fault {
     };
     let detail = first.detail.take().unwrap_or_else(|| first.kind.label().to_owned());
     first.detail = Some(format!("{detail}; no further attempt: {no_place}"));
-    if no_place.fault == FaultKind::RetryBudget && first.kind != FaultKind::UpstreamOverloaded {
+    if no_place.fault == FaultKind::RetryBudget
+        && !matches!(first.kind, FaultKind::UpstreamOverloaded | FaultKind::UpstreamQuota)
+    {
         // Another endpoint might have answered, so trying again soon is worth the client's while.
         first.kind = FaultKind::RetryBudget;
         first.message = "a model server failed, and too many calls are being tried again; try again later".into();
@@ -238,12 +269,12 @@ fn no_way_left(first: Option<Fault>, no_place: &NoPlace) -> Fault {
 }
 
 /// One attempt, on the endpoint that is booked.
-async fn attempt(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
+async fn attempt(account: &mut Account, call: &Call<'_>) -> Result<Answer, Failed> {
     // Only a stream shows soon that an endpoint is at work. Any other answer may come at the end, all at once, however long it is.
     let limit = if call.is_stream {
-        call.deadline.min(account.now() + call.timeouts.first_token)
+        call.until.min(account.now() + call.timeouts.first_token)
     } else {
-        call.deadline
+        call.until
     };
     let at = account.gate.clock.instant(limit);
     match tokio::time::timeout_at(at, begin(account, call)).await {
@@ -253,6 +284,17 @@ async fn attempt(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
             Fault::new(FaultKind::CallTimeout, "the call's time is up"),
             LeaseEnd::Cancelled,
         )),
+        // The route wants another target to be asked by now, which is no judgement on this one either.
+        Err(_elapsed) if limit == call.until => Err(Failed {
+            may_go_on: true,
+            ..failed(
+                Fault::new(
+                    FaultKind::FirstTokenTimeout,
+                    "the model server gave no output in the time that the route gives it",
+                ),
+                LeaseEnd::Cancelled,
+            )
+        }),
         Err(_elapsed) => Err(failed(
             Fault::new(FaultKind::FirstTokenTimeout, "the model server gave no output in time"),
             LeaseEnd::Failure,
@@ -260,7 +302,7 @@ async fn attempt(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
     }
 }
 
-async fn begin(account: &mut Account, call: &Call) -> Result<Answer, Failed> {
+async fn begin(account: &mut Account, call: &Call<'_>) -> Result<Answer, Failed> {
     let (link, mut head) = exchange(account, call).await?;
     Blank::of(account.booking()).headers(&mut head.headers);
     let plain = ResponseHead {
@@ -303,7 +345,7 @@ fn text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
 }
 
 /// What of an answer's headers the caller gets.
-fn for_client(account: &Account, headers: HeaderMap) -> HeaderMap {
+pub(crate) fn for_client(account: &Account, headers: HeaderMap) -> HeaderMap {
     let provider = account.booking().and_then(|booking| booking.upstream().provider());
     if provider.is_some() {
         outside::for_client(headers)
@@ -312,7 +354,7 @@ fn for_client(account: &Account, headers: HeaderMap) -> HeaderMap {
     }
 }
 
-fn park(account: &Account, link: Link) {
+pub(crate) fn park(account: &Account, link: Link) {
     account.gate.shard.park(link, account.now());
 }
 
@@ -320,7 +362,7 @@ fn park(account: &Account, link: Link) {
 ///
 /// A link that was idle may have been closed by the endpoint just then. If the request was not written, it goes out over a fresh
 /// link; once it was, the endpoint may have acted on it, and it is never sent there again.
-async fn exchange(account: &Account, call: &Call) -> Result<(Link, AnswerHead), Failed> {
+async fn exchange(account: &Account, call: &Call<'_>) -> Result<(Link, AnswerHead), Failed> {
     let Some(booking) = account.booking() else {
         return Err(failed(
             Fault::new(FaultKind::Internal, "no endpoint is booked"),
@@ -329,7 +371,7 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, AnswerHead), 
     };
     let upstream = Arc::clone(booking.upstream());
     let address = upstream.provider().map_or(booking.address(), Provider::address);
-    let head = wire::head(call.kind, &call.head, &call.body, &upstream, booking.address());
+    let head = wire::head(call.kind, call.head, &call.body, &upstream, booking.address());
     let head = head.map_err(|fault| failed(fault, LeaseEnd::Cancelled))?;
     let head = wire::with_id(head, &account.request_id);
     let request = Outgoing {
@@ -360,7 +402,7 @@ async fn exchange(account: &Account, call: &Call) -> Result<(Link, AnswerHead), 
     }
 }
 
-async fn connect(address: &Address, provider: Option<&Provider>, call: &Call) -> Result<Link, Failed> {
+async fn connect(address: &Address, provider: Option<&Provider>, call: &Call<'_>) -> Result<Link, Failed> {
     Link::open(address, provider, call.timeouts.connect)
         .await
         .map_err(|error| {
@@ -369,7 +411,7 @@ async fn connect(address: &Address, provider: Option<&Provider>, call: &Call) ->
         })
 }
 
-impl Call {
+impl Call<'_> {
     /// What an answer that has begun is held to.
     pub(crate) const fn limits(&self) -> AnswerLimits {
         AnswerLimits {
@@ -384,7 +426,7 @@ impl Call {
 /// Reads a stream up to its first output. What it says of its usage is the attempt's, also if nothing comes of it.
 async fn first_output(
     account: &mut Account,
-    call: &Call,
+    call: &Call<'_>,
     mut stream: Box<EventStream>,
 ) -> Result<Box<EventStream>, Failed> {
     loop {
@@ -405,7 +447,7 @@ async fn first_output(
 }
 
 /// Reads an answer that is no stream, and judges it if it is small enough to be read whole.
-async fn whole_or_begun(account: &mut Account, call: &Call, link: Link, is_json: bool) -> Result<Reading, Failed> {
+async fn whole_or_begun(account: &mut Account, call: &Call<'_>, link: Link, is_json: bool) -> Result<Reading, Failed> {
     // What may be a stream of some other form, such as sound, is of use from its first piece on.
     let is_flow = call.kind == CallKind::Other && (link.remaining().is_none() || !is_json);
     let reading = read(link, if is_flow { 0 } else { WHOLE_MAX }).await.map_err(|error| {
@@ -429,7 +471,7 @@ async fn whole_or_begun(account: &mut Account, call: &Call, link: Link, is_json:
     Ok(reading)
 }
 
-fn usage(body: &[u8], call: &Call) -> Option<Usage> {
+fn usage(body: &[u8], call: &Call<'_>) -> Option<Usage> {
     if let Some(usage) = answer_usage(body) {
         return Some(usage);
     }
@@ -461,116 +503,6 @@ fn judge_whole(body: &[u8]) -> Result<(), Failed> {
             ))
         }
     }
-}
-
-/// An answer that is not 2xx: the caller's own fault is passed on in its dialect, the endpoint's is not.
-async fn refusal(
-    account: &Account,
-    link: Link,
-    (engine, plain): (maitred_engines::Engine, &ResponseHead<'_>),
-    head: &AnswerHead,
-) -> Result<Answer, Failed> {
-    let body = match read(link, REFUSAL_MAX).await {
-        Ok(Reading::Whole(link, body)) => {
-            park(account, link);
-            body
-        }
-        Ok(Reading::Begun(_, begun)) => begun,
-        Err(_) => Bytes::new(),
-    };
-    let body = Blank::of(account.booking()).bytes(body);
-    // What is packed cannot be read here, and is not passed on unread.
-    let is_packed = headers::is_encoded(&head.headers);
-    let error = UpstreamErrorBody::read(if is_packed { &[] } else { &body });
-    let detail = nameable(format!("HTTP {}", plain.status), &error);
-    let broken = |kind, message: &'static str, end| {
-        // 429 and 503 say that the endpoint has not begun.
-        failed(Fault::new(kind, message).with_detail(detail.clone()), end).undone(matches!(plain.status, 429 | 503))
-    };
-    let asked = account.target.as_ref().map_or("", |target| target.served_as.as_str());
-    match judge_refusal(engine, plain, &error, asked) {
-        HeadVerdict::ClientError | HeadVerdict::UnknownPath | HeadVerdict::Relay | HeadVerdict::NotFound => {
-            Ok(in_dialect(account, body, head, &error))
-        }
-        HeadVerdict::Redirect => Ok(pointed_elsewhere(account)),
-        HeadVerdict::Overload { retry_after } => {
-            let mut failed = broken(
-                FaultKind::UpstreamOverloaded,
-                "every model server tried has too much to do",
-                LeaseEnd::Overload,
-            );
-            failed.failure.fault.retry_after = retry_after;
-            Err(failed)
-        }
-        HeadVerdict::ModelGone => Err(broken(
-            FaultKind::UpstreamError,
-            "the model server does not serve the model it should",
-            LeaseEnd::Failure,
-        )),
-        HeadVerdict::ServerError => Err(broken(
-            FaultKind::UpstreamError,
-            "the model server failed",
-            LeaseEnd::Failure,
-        )),
-        HeadVerdict::RefusedCredential => {
-            tracing::error!(endpoint = ?account.endpoint_id(), "the endpoint refuses the gateway's own credential");
-            let failed = broken(
-                FaultKind::UpstreamRefusedKey,
-                "the model server refuses the gateway's credential; the operator must look at it",
-                LeaseEnd::Failure,
-            );
-            Err(Failed {
-                may_move: false,
-                ..failed
-            })
-        }
-    }
-}
-
-/// What a caller is told in the place of a redirection.
-fn pointed_elsewhere(account: &Account) -> Answer {
-    let status = StatusCode::NOT_FOUND;
-    let error = UpstreamError {
-        status: status.as_u16(),
-        message: REDIRECTED,
-        ..UpstreamError::default()
-    };
-    let body = reshape_error(account.dialect, &error, account.request_id.as_str());
-    Answer::Whole(status, headers::for_own_body(HeaderMap::new()), body)
-}
-
-/// The endpoint's refusal in the caller's dialect: untouched if it is in it already, or has no body.
-fn in_dialect(account: &Account, body: Bytes, head: &AnswerHead, error: &UpstreamErrorBody) -> Answer {
-    let is_own = match error.form {
-        ErrorForm::OpenAi => account.dialect == Dialect::OpenAi,
-        ErrorForm::Anthropic => account.dialect == Dialect::Anthropic,
-        ErrorForm::Flat
-        | ErrorForm::Text
-        | ErrorForm::Framework
-        | ErrorForm::Html
-        | ErrorForm::Plain
-        | ErrorForm::Empty => false,
-    };
-    let headers = for_client(account, head.headers.clone());
-    if is_own || head.status == StatusCode::NOT_MODIFIED {
-        return Answer::Whole(head.status, headers, body);
-    }
-    let message = if error.message.is_empty() {
-        head.status
-            .canonical_reason()
-            .unwrap_or("the model server refuses the call")
-    } else {
-        &error.message
-    };
-    let error = UpstreamError {
-        status: head.status.as_u16(),
-        message,
-        kind: error.kind.as_deref(),
-        param: error.param.as_deref(),
-        code: error.code.as_deref(),
-    };
-    let body = reshape_error(account.dialect, &error, account.request_id.as_str());
-    Answer::Whole(head.status, headers::for_own_body(headers), body)
 }
 
 #[cfg(test)]

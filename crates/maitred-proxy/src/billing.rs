@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use maitred_runtime::{CallFacts, Ended, Expected, Kept, Price, Unavailable};
-use maitred_types::{FaultKind, LeaseEnd, OutcomeStatus, Time, TokenCount, Usage, UsageSource};
+use maitred_types::{FaultKind, LeaseEnd, ModelName, OutcomeStatus, Time, TokenCount, Usage, UsageSource};
 
 use crate::account::Account;
 use crate::fault::Fault;
@@ -54,24 +54,24 @@ impl OutputBound {
 }
 
 impl Billing {
-    /// The call is admitted: it will be charged and entered.
-    pub(crate) fn admitted(
+    /// The call is admitted to a target: it will be charged and entered. What has been entered of it stays so.
+    pub(crate) fn admit(
+        &mut self,
         price: Option<Arc<Price>>,
         expected: Option<(TokenCount, TokenCount)>,
         bound: OutputBound,
-    ) -> Self {
-        let expected = expected.map(|(input, output)| Expected {
+    ) {
+        self.expected = expected.map(|(input, output)| Expected {
             input,
             output,
             money: price.as_ref().map_or(0, |price| price.at_most(input, output)),
         });
-        Self {
-            is_admitted: true,
-            price,
-            expected,
-            bound,
-            ..Self::default()
-        }
+        self.is_admitted = true;
+        self.price = price;
+        self.bound = bound;
+        self.share = Duration::ZERO;
+        self.sent.store(0, Ordering::Relaxed);
+        self.is_begun.store(false, Ordering::Relaxed);
     }
 
     /// From now on the endpoint may be at work.
@@ -118,7 +118,9 @@ impl Billing {
                 | FaultKind::UpstreamAborted
                 | FaultKind::UpstreamMalformed,
             ) => true,
-            Some(FaultKind::UpstreamError | FaultKind::UpstreamOverloaded) => self.is_begun.load(Ordering::Relaxed),
+            Some(FaultKind::UpstreamError | FaultKind::UpstreamOverloaded | FaultKind::UpstreamQuota) => {
+                self.is_begun.load(Ordering::Relaxed)
+            }
             _ => false,
         };
         may_have_worked.then(|| Usage {
@@ -171,7 +173,10 @@ impl Account {
             arrived_unix: self.arrived_unix,
             principal,
             task: self.task.as_deref(),
+            asked: self.way.asked.as_ref().map_or("", ModelName::as_str),
             target,
+            hop: self.way.hop,
+            degrades: self.way.degrades,
             dialect: self.dialect,
             price: self.billing.price.as_deref(),
             expected: self.billing.expected.unwrap_or_default(),
@@ -220,7 +225,7 @@ impl Account {
             ..call
         };
         if let Some(facts) = self.facts() {
-            kept.end(&facts, &attempt, &call);
+            kept.end(&facts, &attempt, &call, self.way.degradation().is_some());
         }
     }
 }
@@ -244,7 +249,8 @@ mod tests {
             tokens: TokenCount::new(2100),
             choices: 2,
         };
-        let billing = Billing::admitted(None, Some((input, output)), bound);
+        let mut billing = Billing::default();
+        billing.admit(None, Some((input, output)), bound);
         let tokens = |cause, is_stream| {
             let usage = billing.burned(None, Some(cause), (is_stream, Time::from_millis(11_000)))?;
             assert_eq!(usage.source, UsageSource::Estimated);
@@ -268,7 +274,8 @@ mod tests {
         // No more than the call allows.
         billing.sent(Time::from_millis(1));
         assert_eq!(tokens(FaultKind::ClientClosed, false), Some((100, 2100)));
-        let none = Billing::admitted(None, Some((input, output)), OutputBound::default());
+        let mut none = Billing::default();
+        none.admit(None, Some((input, output)), OutputBound::default());
         none.sent(Time::from_millis(1));
         let usage = none.burned(None, Some(FaultKind::ClientClosed), (false, Time::from_millis(60_000)));
         assert_eq!(usage.unwrap().output, TokenCount::ZERO);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use maitred_obs::{LogFormat, Meters, RecordSink, Recording};
+use maitred_obs::{LogFormat, Meters, RecordSink, Recording, ServiceMeters};
 use maitred_runtime::{CertificateNames, Clock, DecisionRing, Pins, Runtime, Tasks};
 use maitred_types::RequestId;
 
@@ -19,6 +19,8 @@ pub(crate) struct Gate {
     pub(crate) clock: Clock,
     pub(crate) tasks: Tasks,
     pub(crate) meters: Arc<Meters>,
+    /// This thread's own.
+    pub(crate) service: ServiceMeters,
     pub(crate) records: RecordSink,
     pub(crate) record_format: LogFormat,
     pub(crate) recording: Option<Recording>,

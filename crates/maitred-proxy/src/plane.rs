@@ -70,6 +70,7 @@ impl DataPlane {
                 clock: runtime.clock(),
                 tasks: tasks.clone(),
                 meters: Arc::clone(meters),
+                service: meters.service(),
                 records: options.records.clone(),
                 record_format: options.record_format,
                 recording: options.recording.clone(),

@@ -8,6 +8,7 @@ mod condition;
 mod cover;
 mod facts;
 mod hours;
+pub mod objective;
 mod plan;
 pub mod release;
 pub mod rollout;

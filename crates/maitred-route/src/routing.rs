@@ -147,6 +147,11 @@ impl Routing {
         self.offers.iter().map(|offer| &offer.model).chain(own)
     }
 
+    /// The routes, by name.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.values()
+    }
+
     /// The first place of a route at which a call may be answered with less than it asks for, if there is one.
     #[must_use]
     pub fn degrading(&self, route: &Route) -> Option<Place> {

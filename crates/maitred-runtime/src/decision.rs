@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use maitred_route::Unfit;
 use maitred_sched::{Picked, Pool, Refusal, Why};
 use maitred_store::archive::Record;
 use maitred_tenant::{Principal, Standing};
 use maitred_types::{
-    Address, EndpointId, FaultKind, LeaseEnd, ModelName, OutcomeStatus, PoolName, RequestId, Time, TokenCount,
-    UnixMillis, Usage,
+    Address, Degradation, DegradeReason, EndpointId, FaultKind, HopSkip, LeaseEnd, ModelName, OutcomeStatus, PoolName,
+    RequestId, Time, TokenCount, UnixMillis, Usage,
 };
 
 use crate::booking::Ask;
@@ -29,8 +30,16 @@ pub struct Decision {
     pub principal: Principal,
     /// The task it belongs to.
     pub task: Option<Box<str>>,
-    /// Where it went, if its model was found.
+    /// The name that was asked for, if it leads anywhere.
+    pub asked: Option<ModelName>,
+    /// Which rule its plan followed from.
+    pub evidence: maitred_route::Evidence,
+    /// Where it went in the end, if anywhere.
     pub target: Option<TargetNames>,
+    /// The targets of its route that did not give the answer: first those that its plan left out.
+    pub left: Vec<LeftHop>,
+    /// What the answer is called, if it is not what was asked for.
+    pub degradation: Option<Degradation>,
     /// What it took of its quotas.
     pub quota: Option<QuotaUse>,
     /// Every time that the pool was asked, in order.
@@ -48,7 +57,7 @@ pub struct Decision {
 /// Where a call went: the names alone, for a record outlives pools.
 #[derive(Clone, Debug)]
 pub struct TargetNames {
-    /// The model asked for.
+    /// The model, by its name in the pool.
     pub model: ModelName,
     /// The model as endpoints call it.
     pub served: ModelName,
@@ -64,6 +73,28 @@ impl From<&Target> for TargetNames {
             pool: target.pool.name().clone(),
         }
     }
+}
+
+/// A target of a call's plan that did not give the answer.
+#[derive(Clone, Debug)]
+pub struct LeftHop {
+    /// Which.
+    pub target: TargetNames,
+    /// How many attempts were made there.
+    pub attempts: u32,
+    /// Why it was not the one.
+    pub end: HopEnd,
+}
+
+/// Why a target did not give the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HopEnd {
+    /// It was asked in vain.
+    Left(DegradeReason),
+    /// It was not in the plan: the call may not go there, or it cannot take it.
+    Unfit(Unfit),
+    /// It was in the plan and was not asked.
+    Skipped(HopSkip),
 }
 
 /// What a call took of its quotas.
@@ -223,6 +254,7 @@ impl Decision {
         size_of::<Self>()
             + self.request_id.as_str().len()
             + self.choices.capacity() * size_of::<Box<Choice>>()
+            + self.left.capacity() * size_of::<LeftHop>()
             + choices
             + self.detail.as_ref().map_or(0, |detail| detail.len())
             + self.task.as_ref().map_or(0, |task| task.len())

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_store::ledger::{AttemptHead, Begun, CallHead, Ending, Entry, Expected, Ledger, Unavailable};
+use maitred_store::ledger::{
+    AttemptHead, Begun, CallHead, Degrades, Ending, Entry, Expected, Ledger, TargetHead, Unavailable,
+};
 use maitred_tenant::{Price, Principal};
-use maitred_types::{Address, Dialect, FaultKind, RequestId, Time, UnixMillis, Usage};
+use maitred_types::{Address, Degradation, Dialect, FaultKind, RequestId, Time, UnixMillis, Usage};
 
 use crate::target::Target;
 
@@ -22,8 +24,14 @@ pub struct CallFacts<'a> {
     pub principal: &'a Principal,
     /// The task it belongs to.
     pub task: Option<&'a str>,
+    /// The name that was asked for.
+    pub asked: &'a str,
     /// Where it goes.
     pub target: &'a Target,
+    /// The place of that in the call's plan.
+    pub hop: usize,
+    /// What an answer from there is called, if it is not what was asked for.
+    pub degrades: Option<Degradation>,
     /// What its client speaks.
     pub dialect: Dialect,
     /// What it costs.
@@ -69,6 +77,8 @@ pub struct Kept {
     call: u64,
     arrived: Time,
     attempts: u32,
+    /// The place in the plan of the target that was entered last.
+    hop: Option<usize>,
     /// When the attempt that is under way began.
     attempt: Option<Time>,
 }
@@ -82,6 +92,7 @@ impl Kept {
             call: ledger.number(),
             arrived,
             attempts: 0,
+            hop: None,
             attempt: None,
         }
     }
@@ -101,11 +112,14 @@ impl Kept {
                 began_us: micros(now - self.arrived),
             },
         };
-        let begun = if self.attempts == 0 {
-            self.ledger.begin(&[self.head(facts), attempt])
-        } else {
-            self.ledger.begin(&[attempt])
+        let call = (self.attempts == 0).then(|| self.head(facts));
+        let begun = match (call, self.target(facts)) {
+            (None, None) => self.ledger.begin(&[attempt]),
+            (Some(call), None) => self.ledger.begin(&[call, attempt]),
+            (None, Some(target)) => self.ledger.begin(&[target, attempt]),
+            (Some(call), Some(target)) => self.ledger.begin(&[call, target, attempt]),
         }?;
+        self.hop = Some(facts.hop);
         self.attempts = number;
         self.attempt = Some(now);
         Ok(begun)
@@ -126,13 +140,17 @@ impl Kept {
 
     /// The call has ended, and with it the attempt that is under way, if one is: then it ended as `attempt` says. A call for which no
     /// attempt was made is entered with its end.
-    pub fn end(mut self, facts: &CallFacts<'_>, attempt: &Ended, call: &Ended) {
+    pub fn end(mut self, facts: &CallFacts<'_>, attempt: &Ended, call: &Ended, is_degraded: bool) {
         let end = Entry::CallEnd {
             call: self.call,
             ending: call.since(self.arrived),
+            is_degraded,
         };
         if self.attempts == 0 {
-            self.ledger.enter(&[self.head(facts), end]);
+            match self.target(facts) {
+                None => self.ledger.enter(&[self.head(facts), end]),
+                Some(target) => self.ledger.enter(&[self.head(facts), target, end]),
+            }
             return;
         }
         match self.attempt_end(attempt) {
@@ -147,6 +165,31 @@ impl Kept {
             call: self.call,
             number: self.attempts,
             ending: ended.since(began),
+        })
+    }
+
+    /// The target, if it says more than what is entered.
+    fn target<'a>(&self, facts: &CallFacts<'a>) -> Option<Entry<&'a str>> {
+        let target = facts.target;
+        let is_known = match self.hop {
+            Some(hop) => hop == facts.hop,
+            None => facts.asked == target.model.as_str() && facts.degrades.is_none(),
+        };
+        let head = || TargetHead {
+            asked: facts.asked,
+            model: target.model.as_str(),
+            served: target.served_as.as_str(),
+            pool: target.pool.name().as_str(),
+            price: facts.price.map(|price| &*price.version),
+            expected: facts.expected,
+            degrades: facts.degrades.map(|degradation| Degrades {
+                kind: degradation.kind.label(),
+                reason: degradation.reason.label(),
+            }),
+        };
+        (!is_known).then(|| Entry::Target {
+            call: self.call,
+            head: head(),
         })
     }
 

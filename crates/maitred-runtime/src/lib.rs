@@ -19,6 +19,7 @@ mod issuers;
 mod keeper;
 mod kv_events;
 mod ledger;
+mod objectives;
 #[cfg(test)]
 mod parity;
 mod pins;
@@ -56,12 +57,13 @@ pub use booking::{Ask, Booking, NoPlace};
 pub use certificate::certificate_names;
 pub use changes::{ChangeOptions, Changed, KeepError, Made, NotChanged};
 pub use clock::Clock;
-pub use decision::{AttemptEnd, Choice, Decision, QuotaUse, TargetNames};
+pub use decision::{AttemptEnd, Choice, Decision, HopEnd, LeftHop, QuotaUse, TargetNames};
 pub use decisions::{DecisionRing, Decisions};
 pub use dial::dial_endpoint;
 pub use host::PoolHost;
 pub use ledger::{CallFacts, Ended, Kept};
 pub use maitred_config::{Change, ChangeRefusal};
+pub use maitred_route::objective::Served;
 pub use maitred_route::{Degrade, Evidence, Facts, Hop, NoRoute, Plan, Planned, Says, Shape, TargetId};
 pub use maitred_sched::Delivery;
 pub use maitred_store::audit::{CallEnded, Caller, NotEntered, Refusal};
@@ -69,6 +71,7 @@ pub use maitred_store::ledger::{Expected, Unavailable};
 pub use maitred_tenant::{
     Actor, Amount, CertificateName, CertificateNames, NewKey, Price, Principal, Role, Standing, Subject,
 };
+pub use objectives::RouteObjective;
 pub use pins::Pins;
 pub use quota::{NoQuota, QuotaHost, Reserved};
 pub use ratios::Ratio;

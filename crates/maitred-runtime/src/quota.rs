@@ -262,6 +262,18 @@ impl Reserved {
         self.end(used, Some(subject));
     }
 
+    /// Ends it as if it had never been made: the call goes on to another target, and reserves there.
+    pub fn give_back(mut self) {
+        let Some(reservation) = self.reservation.take().filter(|held| !held.is_of_nothing()) else {
+            return;
+        };
+        let at = self.host.moment();
+        match &mut *self.host.core.lock() {
+            Core::Own(quota) => quota.give_back(reservation, at),
+            Core::Shared(quota) => quota.give_back(reservation),
+        }
+    }
+
     fn end(&mut self, used: Amount, subject: Option<&Subject<'_>>) {
         let Some(reservation) = self.reservation.take() else {
             return;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use maitred_config::{PoolSettings, Roster, Settings, SharingSettings};
-use maitred_obs::{EndpointSample, Meters};
+use maitred_obs::{EndpointSample, Meters, ObjectiveSample};
 use maitred_sched::DrainCause;
 use maitred_store::audit::Audit;
 use maitred_store::ledger::Ledger;
@@ -22,6 +22,7 @@ use crate::fetch::Fetcher;
 use crate::host::PoolHost;
 use crate::issuers::{Issuers, TokenDesk};
 use crate::keeper::Keeper;
+use crate::objectives::Objectives;
 use crate::quota::QuotaHost;
 use crate::quota_leases::QuotaLeases;
 use crate::remembered;
@@ -51,6 +52,7 @@ pub struct Runtime {
     base: Mutex<Base>,
     changes: OnceLock<Changes>,
     issuers: Issuers,
+    objectives: Arc<Objectives>,
     is_draining: AtomicBool,
 }
 
@@ -96,10 +98,15 @@ impl Runtime {
             }),
             changes: OnceLock::new(),
             issuers: Issuers::default(),
+            objectives: Arc::default(),
             is_draining: AtomicBool::new(false),
         });
         runtime.begin_leases(sharing);
         runtime.apply(settings);
+        let objectives = Arc::clone(&runtime.objectives);
+        runtime
+            .tasks
+            .spawn_until_stop(objectives.keep(clock, Arc::clone(&runtime.meters)));
         let weak = Arc::downgrade(&runtime);
         runtime.meters.add_endpoints(Arc::new(move || {
             weak.upgrade().map_or_else(Vec::new, |runtime| runtime.samples())
@@ -135,7 +142,8 @@ impl Runtime {
         drop(pools);
         let issuers = &settings.auth.issuers;
         let desk = self.issuers.apply(issuers, self.clock, &self.tasks, &self.meters);
-        let snapshot = Snapshot::new(Arc::new(settings), &hosts, desk, &self.meters);
+        let objectives = self.objectives.apply(&settings, self.clock.now());
+        let snapshot = Snapshot::new(Arc::new(settings), &hosts, desk, &self.meters).with_objectives(objectives);
         self.snapshot.store(Arc::new(snapshot));
     }
 
@@ -296,6 +304,12 @@ impl Runtime {
     #[must_use]
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
+    }
+
+    /// How the objectives of routes that can degrade answers stand.
+    #[must_use]
+    pub fn objectives(&self) -> Vec<ObjectiveSample> {
+        self.objectives.samples()
     }
 
     /// The clock of this process.

@@ -1,6 +1,6 @@
 //! The settings as one call sees them: taken once at its start, the same to its end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use maitred_config::{ClassSettings, Settings};
@@ -11,6 +11,7 @@ use maitred_types::{FaultKind, ModelName, TokenCount, UnixMillis};
 
 use crate::host::PoolHost;
 use crate::issuers::TokenDesk;
+use crate::objectives::RouteObjective;
 use crate::session::session_hash;
 use crate::target::Target;
 
@@ -24,6 +25,8 @@ pub struct Snapshot {
     /// Names that calls may ask for, in the order of the file.
     names: Vec<ModelName>,
     desk: TokenDesk,
+    /// Those of routes that can degrade answers.
+    objectives: Arc<BTreeMap<ModelName, Arc<RouteObjective>>>,
 }
 
 /// What calls are expected to generate that do not say, where their price is compared.
@@ -126,7 +129,21 @@ impl Snapshot {
             routes,
             targets,
             desk,
+            objectives: Arc::default(),
         }
+    }
+
+    pub(crate) fn with_objectives(self, objectives: BTreeMap<ModelName, Arc<RouteObjective>>) -> Self {
+        Self {
+            objectives: Arc::new(objectives),
+            ..self
+        }
+    }
+
+    /// The objective of the route of that name, if it can degrade answers.
+    #[must_use]
+    pub fn objective(&self, route: &ModelName) -> Option<&Arc<RouteObjective>> {
+        self.objectives.get(route)
     }
 
     /// The same pools, endpoints and issuers with other settings of callers.
@@ -137,6 +154,7 @@ impl Snapshot {
             targets: self.targets.clone(),
             names: self.names.clone(),
             desk: self.desk.clone(),
+            objectives: Arc::clone(&self.objectives),
         }
     }
 
@@ -256,6 +274,12 @@ impl Snapshot {
         let offer = self.settings.routing.offer(target)?;
         let price = self.settings.prices.of(&offer.pool, offer.model.as_str(), facts.now)?;
         Some(price.at_most(facts.input, facts.output.unwrap_or(EXPECTED_OUTPUT)))
+    }
+
+    /// Whether rules or fallbacks stand behind a name, and not just the model of a pool.
+    #[must_use]
+    pub fn is_route(&self, model: &str) -> bool {
+        self.settings.routing.route(model).is_some()
     }
 
     /// A target that calls for `model` may go to: what is known of its prompts, and where it looks for a session, is what is looked at

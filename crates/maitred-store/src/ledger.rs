@@ -30,7 +30,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::Semaphore;
 
 pub use database::{Access, Database, DatabaseError, Place, SCHEMA_VERSION, month_of, months_before};
-pub use entry::{AttemptHead, CallHead, Ending, Entry, Expected};
+pub use entry::{AttemptHead, CallHead, Degrades, Ending, Entry, Expected, TargetHead};
 pub use history::{Past, STRETCHES_MAX, Stretch, Whose};
 pub use hours::{Idle, Ready, Report};
 pub use queue::Durability;

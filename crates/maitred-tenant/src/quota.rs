@@ -297,6 +297,16 @@ impl Quota {
     /// Ends a reservation with what was really used: less gives the rest back, more is charged as well. A call that was never
     /// forwarded has used nothing.
     pub fn settle(&mut self, reservation: Reservation, used: Amount, at: Moment) {
+        self.end(reservation, |limit| limit.measure.of(used), at);
+    }
+
+    /// Ends a reservation as if it had never been made: the call goes on elsewhere, where it reserves anew, and is one call there
+    /// too.
+    pub fn give_back(&mut self, reservation: Reservation, at: Moment) {
+        self.end(reservation, |_| 0, at);
+    }
+
+    fn end(&mut self, reservation: Reservation, spent: impl Fn(&Limit) -> u64, at: Moment) {
         for hold in reservation.holds {
             let Some(counter) = self.table.get_mut(hold.place) else {
                 continue;
@@ -305,7 +315,7 @@ impl Quota {
             let Some(limit) = self.limits.of(counter.series()) else {
                 continue;
             };
-            counter.settle(limit, (hold.reserved, limit.measure.of(used)), hold.mark, at);
+            counter.settle(limit, (hold.reserved, spent(limit)), hold.mark, at);
         }
     }
 

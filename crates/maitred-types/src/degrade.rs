@@ -62,6 +62,16 @@ words! {
     }
 }
 
+words! {
+    /// Why a target of a call's plan was passed over without being asked.
+    HopSkip {
+        Stopped: "stopped", "More answers are degraded than the objective allows, and it says to stop then.";
+        OwnQuota: "own-quota", "A limit of the caller has no room for the call there.";
+        Unread: "unread", "The call's body is not read, so another model's name cannot be put into it.";
+        Absent: "absent", "The target's pool is not running.";
+    }
+}
+
 /// A set of reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DegradeReasons(u8);

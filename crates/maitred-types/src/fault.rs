@@ -1,5 +1,7 @@
 //! The closed set of things that can go wrong, and the one table that says what each is called on every surface.
 
+use crate::DegradeReason;
+
 /// A wire API that a client speaks, as far as errors must be phrased in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dialect {
@@ -80,6 +82,8 @@ faults! {
         "A field that the gateway reads has a value it cannot have. The message names the field.";
     MissingModel: "missing_model", 400, "invalid_request_error", "invalid_request_error", 3, Client,
         "The body names no model. Add `model`; `GET /v1/models` lists what this key may use.";
+    ContextTooLong: "context_length_exceeded", 400, "invalid_request_error", "invalid_request_error", 3, Client,
+        "The call is longer than the context window of the model. Decision records name an attempt so after which the call went on to a fallback; without one the caller gets the endpoint's own words.";
     UnsupportedMediaType: "unsupported_media_type", 415, "invalid_request_error", "invalid_request_error", 3, Client,
         "The content type is not one the path accepts. Send `content-type: application/json`.";
     UnsupportedEncoding: "unsupported_encoding", 415, "invalid_request_error", "invalid_request_error", 3, Client,
@@ -142,6 +146,8 @@ faults! {
         "The endpoint answered with a server error, or with an error where output was expected.";
     UpstreamOverloaded: "upstream_overloaded", 429, "rate_limit_error", "overloaded_error", 8, Upstream,
         "Every endpoint that was tried said it has too much to do. This is not the gateway's own limit.";
+    UpstreamQuota: "upstream_quota_spent", 429, "rate_limit_error", "rate_limit_error", 8, Upstream,
+        "Every endpoint that was tried said that what the gateway may use there is spent. This is not the gateway's own limit, nor the caller's.";
     UpstreamRefusedKey: "upstream_refused_key", 502, "server_error", "api_error", 13, Upstream,
         "The endpoint refused the gateway's own credential. The operator must look at it; the caller's key is fine.";
     UpstreamBroken: "upstream_broken", 502, "server_error", "api_error", 14, Upstream,
@@ -158,11 +164,73 @@ impl FaultKind {
     pub const fn label(self) -> &'static str {
         self.row().label
     }
+
+    /// What is said of a target whose last attempt ended so, if another target might do better. `None` is said of what would
+    /// be the same there, of the caller's own limits, and of what ends the call whatever is tried.
+    #[must_use]
+    pub const fn degrade_reason(self) -> Option<DegradeReason> {
+        match self {
+            Self::InvalidJson
+            | Self::InvalidUtf8
+            | Self::InvalidField
+            | Self::MissingModel
+            | Self::UnsupportedMediaType
+            | Self::UnsupportedEncoding
+            | Self::BodyTooLarge
+            | Self::Malformed
+            | Self::IncompleteBody
+            | Self::HeadersTooLarge
+            | Self::MethodNotAllowed
+            | Self::UnknownPath
+            | Self::UnknownModel
+            | Self::MissingKey
+            | Self::InvalidKey
+            | Self::ExpiredKey
+            | Self::IssuerUnavailable
+            | Self::UserNotAllowed
+            | Self::ModelNotAllowed
+            | Self::QuotaExceeded
+            | Self::QuotaUnavailable
+            | Self::LedgerUnavailable
+            | Self::AuditUnavailable
+            | Self::ClientClosed
+            | Self::Draining
+            | Self::CallTimeout
+            | Self::Internal => None,
+            Self::ContextTooLong => Some(DegradeReason::ContextLength),
+            Self::NoEndpoint | Self::ConnectFailed => Some(DegradeReason::Unavailable),
+            Self::Saturated | Self::UpstreamOverloaded => Some(DegradeReason::Overload),
+            Self::UpstreamQuota => Some(DegradeReason::Quota),
+            Self::FirstTokenTimeout | Self::IdleTimeout => Some(DegradeReason::Timeout),
+            Self::RetryBudget
+            | Self::UpstreamError
+            | Self::UpstreamRefusedKey
+            | Self::UpstreamBroken
+            | Self::UpstreamAborted
+            | Self::UpstreamMalformed => Some(DegradeReason::Error),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_the_callers_own_fault_leads_to_no_other_target() {
+        for kind in FaultKind::ALL {
+            let is_length = *kind == FaultKind::ContextTooLong;
+            match kind.row().origin {
+                Origin::Client => assert_eq!(kind.degrade_reason().is_some(), is_length, "{kind:?}"),
+                Origin::Upstream => assert!(kind.degrade_reason().is_some(), "{kind:?}"),
+                Origin::Gateway => {}
+            }
+        }
+        for reason in DegradeReason::ALL {
+            let is_said = FaultKind::ALL.iter().any(|kind| kind.degrade_reason() == Some(*reason));
+            assert_eq!(is_said, *reason != DegradeReason::Cache, "{reason:?}");
+        }
+    }
 
     #[test]
     fn every_label_is_unique_and_every_status_is_an_error() {

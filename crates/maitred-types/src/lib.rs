@@ -13,7 +13,7 @@ mod time;
 mod usage;
 
 pub use chain::PromptChain;
-pub use degrade::{Degradation, DegradeKind, DegradeReason, DegradeReasons};
+pub use degrade::{Degradation, DegradeKind, DegradeReason, DegradeReasons, HopSkip};
 pub use fault::{Dialect, FaultKind, FaultRow, Origin};
 pub use ids::{Address, EndpointId, Incarnation, KeyId, LeaseId, ModelName, PoolName, RequestId, Slot, TenantId};
 pub use outcome::{LeaseEnd, OutcomeStatus};

@@ -24,6 +24,8 @@ pub(crate) struct EngineFacts {
     pub(crate) wrong_model: WrongModel,
     /// Texts in a 503 or in an error event that mean "too much to do". Compared without regard to case.
     pub(crate) overload_texts: &'static [&'static str],
+    /// Refusals that mean "the call is longer than the context window".
+    pub(crate) too_long: &'static [LengthText],
     /// Refusals that mean "I do not serve this model or adapter".
     pub(crate) model_gone: &'static [GoneText],
 }
@@ -81,6 +83,27 @@ impl GoneText {
                     rest.starts_with(self.after)
                 }
             })
+    }
+}
+
+/// How a message begins that says that the call is too long: an engine's own words around a number. What callers send is not in
+/// it, so that their words do not read as the engine's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LengthText {
+    /// What stands before the number.
+    pub(crate) before: &'static str,
+    /// What stands behind it.
+    pub(crate) after: &'static str,
+}
+
+impl LengthText {
+    /// Whether `message` begins so.
+    pub(crate) fn is_said(self, message: &str) -> bool {
+        let rest = message.strip_prefix(self.before);
+        rest.is_some_and(|rest| {
+            let behind = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+            behind.len() < rest.len() && behind.starts_with(self.after)
+        })
     }
 }
 

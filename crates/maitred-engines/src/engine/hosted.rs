@@ -8,7 +8,7 @@
 //! - 403 is also said to callers from countries that are not served: the operator must look at it as at a key that is refused.
 //! - 503 and 529 mean that there is too much to do.
 
-use super::facts::{EngineFacts, HealthRow, MetricRows, WrongModel, gone};
+use super::facts::{EngineFacts, HealthRow, LengthText, MetricRows, WrongModel, gone};
 
 pub(crate) const FACTS: EngineFacts = EngineFacts {
     name: "hosted",
@@ -32,6 +32,16 @@ pub(crate) const FACTS: EngineFacts = EngineFacts {
     readiness: &[],
     wrong_model: WrongModel::Refused,
     overload_texts: &["overload", "too many requests", "capacity", "rate limit"],
+    too_long: &[
+        LengthText {
+            before: "This model's maximum context length is ",
+            after: " tokens",
+        },
+        LengthText {
+            before: "prompt is too long: ",
+            after: " tokens > ",
+        },
+    ],
     model_gone: &[
         gone(404, "The model `", "` does not exist"),
         gone(404, "The model '", "' does not exist"),

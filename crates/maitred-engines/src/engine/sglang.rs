@@ -16,7 +16,7 @@
 //! - Prompt and output counters move when a request ends, `sglang:realtime_tokens_total` while it runs: all are added, since
 //!   the sum must only ever grow. `sglang:token_usage` is rounded to hundredths.
 
-use super::facts::{EngineFacts, GoneName, GoneText, HealthRow, MetricRows, WrongModel, label, sum, value};
+use super::facts::{EngineFacts, GoneName, GoneText, HealthRow, LengthText, MetricRows, WrongModel, label, sum, value};
 use crate::readiness::ReadinessStep;
 
 pub(crate) const FACTS: EngineFacts = EngineFacts {
@@ -60,6 +60,16 @@ pub(crate) const FACTS: EngineFacts = EngineFacts {
         "higher priority request",
         "overload",
         "too many requests",
+    ],
+    too_long: &[
+        LengthText {
+            before: "The input (",
+            after: " tokens) is longer than the model's context length",
+        },
+        LengthText {
+            before: "Requested token count exceeds the model's maximum context length of ",
+            after: " tokens",
+        },
     ],
     model_gone: &[
         // Only where the pool's own name asks for an adapter: callers can name others, in `lora_path`.

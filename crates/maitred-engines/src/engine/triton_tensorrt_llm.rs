@@ -37,5 +37,6 @@ pub(crate) const FACTS: EngineFacts = EngineFacts {
     ],
     wrong_model: WrongModel::Refused,
     overload_texts: &["maximum queue size", "queue is full", "overload", "too many requests"],
+    too_long: &[],
     model_gone: &[gone(400, "Unknown model: ", ""), gone(404, "Unknown model: ", "")],
 };

@@ -35,6 +35,7 @@ pub(crate) const FACTS: EngineFacts = EngineFacts {
     ],
     wrong_model: WrongModel::Unknown,
     overload_texts: &["queue is full", "overload", "too many requests"],
+    too_long: &[],
     model_gone: &[
         gone(404, "The model `", "` does not exist"),
         gone(404, "The model '", "' does not exist"),

@@ -15,7 +15,7 @@
 //! - `vllm:kv_cache_usage_perc` is a share from 0 to 1 despite its name, and counts without the one block that the engine
 //!   never hands out: 17 used of 20 show as 17/19.
 
-use super::facts::{EngineFacts, HealthRow, LoraRow, MetricRows, WrongModel, gone, label, sum, value};
+use super::facts::{EngineFacts, HealthRow, LengthText, LoraRow, MetricRows, WrongModel, gone, label, sum, value};
 use crate::readiness::ReadinessStep;
 
 pub(crate) const FACTS: EngineFacts = EngineFacts {
@@ -58,5 +58,15 @@ pub(crate) const FACTS: EngineFacts = EngineFacts {
     ],
     wrong_model: WrongModel::Refused,
     overload_texts: &["queue", "overload", "too many requests"],
+    too_long: &[
+        LengthText {
+            before: "This model's maximum context length is ",
+            after: " tokens",
+        },
+        LengthText {
+            before: "max_tokens=",
+            after: " cannot be greater than max_model_len=",
+        },
+    ],
     model_gone: &[gone(404, "The model `", "` does not exist")],
 };

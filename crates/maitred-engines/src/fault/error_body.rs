@@ -12,6 +12,17 @@ const MAX_WORD: usize = 64;
 /// Most bytes of a body that are looked at.
 const MAX_BODY: usize = 64 << 10;
 
+/// Codes and types by which hosted APIs, and maitred itself, say that the caller has had what it may have: OpenAI's, Anthropic's,
+/// Google's.
+const QUOTA_WORDS: [&str; 6] = [
+    "insufficient_quota",
+    "rate_limit_exceeded",
+    "rate_limit_error",
+    "quota_exceeded",
+    "billing_hard_limit_reached",
+    "RESOURCE_EXHAUSTED",
+];
+
 /// The form that an error body came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorForm {
@@ -73,6 +84,22 @@ impl UpstreamErrorBody {
             None | Some("503") => framed && (says(&self.message) || self.kind.as_deref().is_some_and(says)),
             Some(_) => false,
         }
+    }
+
+    /// Whether this, which came with a 429, says that what the gateway may use there is spent, rather than that there is too much
+    /// to do: by its code where that is a word, else by its type. A 429 that says nothing is taken for too much to do.
+    #[must_use]
+    pub(super) fn is_quota_spent(&self) -> bool {
+        let is_word = |text: &&str| !text.bytes().all(|byte| byte.is_ascii_digit());
+        let word = self.code.as_deref().filter(is_word).or(self.kind.as_deref());
+        word.is_some_and(|word| QUOTA_WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+    }
+
+    /// Whether this says that the call is longer than the model's context window.
+    #[must_use]
+    pub(super) fn is_too_long(&self, engine: Engine) -> bool {
+        self.code.as_deref() == Some("context_length_exceeded")
+            || engine.facts().too_long.iter().any(|text| text.is_said(&self.message))
     }
 
     /// Whether this, which came with `status`, says that the endpoint does not serve `asked`, the model or adapter that the

@@ -36,6 +36,14 @@ pub enum HeadVerdict {
     Redirect,
     /// The endpoint does not serve the model or adapter, though the pool lists it: another one may.
     ModelGone,
+    /// The call is longer than the model's context window: every endpoint of the model would say so. Relay it, unless another
+    /// model is there for such calls.
+    TooLong,
+    /// What the gateway may use at the endpoint is spent: another one may have something left.
+    QuotaSpent {
+        /// When it would like to be asked again.
+        retry_after: Option<Duration>,
+    },
     /// The endpoint has too much to do: another one may have less.
     Overload {
         /// When it would like to be asked again.
@@ -59,6 +67,8 @@ impl HeadVerdict {
             Self::UnknownPath => "unknown_path",
             Self::Redirect => "redirect",
             Self::ModelGone => "model_gone",
+            Self::TooLong => "too_long",
+            Self::QuotaSpent { .. } => "quota_spent",
             Self::Overload { .. } => "overload",
             Self::ServerError => "server_error",
             Self::RefusedCredential => "refused_credential",
@@ -124,6 +134,12 @@ pub fn judge_refusal(engine: Engine, head: &ResponseHead<'_>, body: &UpstreamErr
     match judge_head(head) {
         HeadVerdict::NotFound | HeadVerdict::ClientError if body.is_model_gone(engine, head.status, asked) => {
             HeadVerdict::ModelGone
+        }
+        HeadVerdict::ClientError if matches!(head.status, 400 | 413 | 422) && body.is_too_long(engine) => {
+            HeadVerdict::TooLong
+        }
+        HeadVerdict::Overload { retry_after } if head.status == 429 && body.is_quota_spent() => {
+            HeadVerdict::QuotaSpent { retry_after }
         }
         HeadVerdict::NotFound => match body.form {
             ErrorForm::Framework | ErrorForm::Html | ErrorForm::Plain | ErrorForm::Empty => HeadVerdict::UnknownPath,

@@ -2,8 +2,11 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use maitred_types::{DegradeKind, DegradeReason, HopSkip};
+
 use super::{
-    AttemptRecord, ComparedRecord, DecisionRecord, EndRecord, LimitRecord, QuotaRecord, RemovedRecord, ShadowRecord,
+    AttemptRecord, ComparedRecord, DecisionRecord, DegradedRecord, EndRecord, LeftRecord, LimitRecord, QuotaRecord,
+    RemovedRecord, RuleMissed, ShadowRecord,
 };
 
 impl Display for DecisionRecord {
@@ -11,6 +14,9 @@ impl Display for DecisionRecord {
         write!(f, "Call {}", self.request_id)?;
         if !self.model.is_empty() {
             write!(f, " for model {}", self.model)?;
+        }
+        if let Some(target) = &self.target {
+            write!(f, " (in the end {target})")?;
         }
         if let Some(served) = &self.served {
             write!(f, " (served as {served})")?;
@@ -39,6 +45,19 @@ impl Display for DecisionRecord {
             write!(f, " ({detail})")?;
         }
         writeln!(f, ".")?;
+        if let Some(degraded) = &self.degraded {
+            writeln!(f, "{degraded}")?;
+        }
+        if let Some(rule) = &self.rule {
+            write!(f, "Rule {rule}")?;
+            for RuleMissed { rule, condition } in &self.rules_missed {
+                write!(f, "; not {rule}, for its {condition}")?;
+            }
+            writeln!(f, ".")?;
+        }
+        for left in &self.left {
+            writeln!(f, "{left}")?;
+        }
         if let Some(quota) = &self.quota {
             writeln!(f, "{quota}")?;
         }
@@ -56,6 +75,35 @@ impl Display for DecisionRecord {
             write!(f, "{attempt}")?;
         }
         Ok(())
+    }
+}
+
+impl Display for DegradedRecord {
+    /// `Degraded (model): another model answered. Why (quota): the target's own operator refuses ...`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { kind, reason } = self;
+        let kind_means = DegradeKind::from_label(kind).map_or("", DegradeKind::meaning);
+        let reason_means = DegradeReason::from_label(reason).map_or("", DegradeReason::meaning);
+        write!(f, "Degraded ({kind}): {kind_means} Why ({reason}): {reason_means}")
+    }
+}
+
+impl Display for LeftRecord {
+    /// `Left big/llama-70b after 2 attempts: quota.` or `Passed over small/llama-8b: The caller may not use the model.`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { pool, model, .. } = self;
+        if let Some(skipped) = &self.skipped {
+            return match HopSkip::from_label(skipped) {
+                Some(skip) => write!(f, "Passed over {pool}/{model} ({skipped}): {}", skip.meaning()),
+                None => write!(f, "Passed over {pool}/{model}: {skipped}."),
+            };
+        }
+        let reason = self.reason.as_deref().unwrap_or_default();
+        write!(
+            f,
+            "Left {pool}/{model} after {}: {reason}.",
+            count(self.attempts, "attempt")
+        )
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::prefix_sample::PrefixSample;
 use crate::sample::{CacheSample, EndpointSample, EndpointState};
-use maitred_types::TokenCount;
+use maitred_types::{OutcomeStatus, TokenCount, Usage, UsageSource};
 
 fn meters_after_one_call() -> Meters {
     let meters = Meters::new("1.2.3");

@@ -1,16 +1,17 @@
 //! A kept decision in words.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use maitred_obs::{
-    AttemptRecord, ComparedRecord, DecisionRecord, EndRecord, LimitRecord, QuotaRecord, RemovedEndpoint, RemovedRecord,
-    ScoreRecord, ShadowRecord, TermRecord, rfc3339,
+    AttemptRecord, ComparedRecord, DecisionRecord, DegradedRecord, EndRecord, LeftRecord, LimitRecord, QuotaRecord,
+    RemovedEndpoint, RemovedRecord, RuleMissed, ScoreRecord, ShadowRecord, TermRecord, rfc3339,
 };
 use maitred_sched::{CostTerms, Ranked, Removed, Why};
 use maitred_tenant::Standing;
 use maitred_types::{EndpointId, Time};
 
-use super::{AttemptEnd, Choice, Decision, Found, QuotaUse, ShadowChoice};
+use super::{AttemptEnd, Choice, Decision, Found, HopEnd, LeftHop, QuotaUse, ShadowChoice};
 
 impl Decision {
     /// The record as pages show it.
@@ -24,11 +25,25 @@ impl Decision {
             user: self.principal.user().map(str::to_owned),
             key: self.principal.key.as_ref().map(ToString::to_string),
             task: self.task.as_deref().map(str::to_owned),
-            model: target.map_or_else(String::new, |target| target.model.to_string()),
+            model: self
+                .asked
+                .as_ref()
+                .or(target.map(|target| &target.model))
+                .map_or_else(String::new, ToString::to_string),
+            target: target
+                .filter(|target| self.asked.as_ref().is_some_and(|asked| *asked != target.model))
+                .map(|target| target.model.to_string()),
             served: target
                 .filter(|target| target.served != target.model)
                 .map(|target| target.served.to_string()),
             pool: target.map_or_else(String::new, |target| target.pool.to_string()),
+            degraded: self.degradation.map(|degradation| DegradedRecord {
+                kind: degradation.kind.label().to_owned(),
+                reason: degradation.reason.label().to_owned(),
+            }),
+            rule: self.evidence.rule.as_deref().map(str::to_owned),
+            rules_missed: self.evidence.missed.iter().map(missed).collect(),
+            left: self.left.iter().map(left).collect(),
             quota: self.quota.as_ref().map(quota),
             attempts: self
                 .choices
@@ -41,6 +56,28 @@ impl Decision {
             first_token_ms: self.first_token.map(millis),
             duration_ms: millis(self.duration),
         }
+    }
+}
+
+fn missed((rule, condition): &(Arc<str>, &'static str)) -> RuleMissed {
+    RuleMissed {
+        rule: rule.to_string(),
+        condition: (*condition).to_owned(),
+    }
+}
+
+fn left(hop: &LeftHop) -> LeftRecord {
+    let (reason, skipped) = match hop.end {
+        HopEnd::Left(reason) => (Some(reason.label().to_owned()), None),
+        HopEnd::Skipped(skip) => (None, Some(skip.label().to_owned())),
+        HopEnd::Unfit(unfit) => (None, Some(unfit.label().to_owned())),
+    };
+    LeftRecord {
+        pool: hop.target.pool.to_string(),
+        model: hop.target.model.to_string(),
+        attempts: hop.attempts,
+        reason,
+        skipped,
     }
 }
 

@@ -1,4 +1,5 @@
 use maitred_config::{DecisionSettings, Detail};
+use maitred_route::Evidence;
 use maitred_tenant::Principal;
 use maitred_types::{ByteSize, OutcomeStatus, RequestId, Time, UnixMillis};
 use std::time::Duration;
@@ -28,7 +29,11 @@ fn decision(id: &str, arrived: u64) -> Decision {
         arrived_unix: UnixMillis::new(arrived),
         principal: Principal::anonymous("t".into()),
         task: None,
+        asked: None,
+        evidence: Evidence::default(),
         target: None,
+        left: Vec::new(),
+        degradation: None,
         quota: None,
         choices: Vec::new(),
         status: OutcomeStatus::Answered,

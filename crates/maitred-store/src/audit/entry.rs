@@ -39,6 +39,15 @@ pub struct CallEnded<'a> {
     /// The model, as the endpoint calls it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub served: Option<&'a str>,
+    /// In what the answer was less than what was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degraded: Option<&'static str>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degrade_reason: Option<&'static str>,
+    /// The model that the call went to, by its name in the pool, where that is another than the one asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<&'a str>,
     /// The pool that answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<&'a str>,
@@ -69,6 +78,7 @@ impl CallEnded<'_> {
             &mut self.user,
             &mut self.key,
             &mut self.issuer,
+            &mut self.target,
             &mut self.model,
             &mut self.served,
             &mut self.pool,

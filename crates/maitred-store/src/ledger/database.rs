@@ -430,6 +430,9 @@ fn bind(query: Query<'static, Any, AnyArguments>, row: &Row) -> Query<'static, A
         .bind(ending.fault.as_deref().map(clean))
         .bind(signed(ending.money))
         .bind(head.price.as_deref().map(clean))
+        .bind(row.asked.as_deref().filter(|asked| *asked != head.model).map(clean))
+        .bind(row.degraded.as_ref().map(|degraded| clean(&degraded.kind)))
+        .bind(row.degraded.as_ref().map(|degraded| clean(&degraded.reason)))
 }
 
 /// Text that both databases take: PostgreSQL has no NUL.

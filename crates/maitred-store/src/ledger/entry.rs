@@ -25,7 +25,7 @@ pub struct CallHead<S> {
     pub key: Option<S>,
     /// As part of what.
     pub task: Option<S>,
-    /// The model that was asked for.
+    /// The model that it is charged as: by its name in the pool.
     pub model: S,
     /// The model as endpoints call it.
     pub served: S,
@@ -37,6 +37,34 @@ pub struct CallHead<S> {
     pub price: Option<S>,
     /// What it is expected to use. Stands in for the truth if the gateway dies.
     pub expected: Expected,
+}
+
+/// The target that a call goes on to: from here on it stands in the place of that in its [`CallHead`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetHead<S> {
+    /// The name that was asked for.
+    pub asked: S,
+    /// The model, by its name in the pool.
+    pub model: S,
+    /// The model as endpoints call it.
+    pub served: S,
+    /// Where it goes.
+    pub pool: S,
+    /// The price that holds there, if one does.
+    pub price: Option<S>,
+    /// What the call is expected to use there.
+    pub expected: Expected,
+    /// What an answer from there is called, if it is not what was asked for.
+    pub degrades: Option<Degrades<S>>,
+}
+
+/// In what an answer is less than what was asked for, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Degrades<S> {
+    /// In what.
+    pub kind: S,
+    /// Why.
+    pub reason: S,
 }
 
 /// What an attempt is expected to use.
@@ -86,6 +114,13 @@ pub enum Entry<S> {
         /// What is known of it.
         head: CallHead<S>,
     },
+    /// A call goes on to another target, or begins at one that has another name than what was asked for.
+    Target {
+        /// The call's number.
+        call: u64,
+        /// What is known of it.
+        head: TargetHead<S>,
+    },
     /// An attempt begins.
     Attempt {
         /// The call's number.
@@ -110,6 +145,8 @@ pub enum Entry<S> {
         call: u64,
         /// How.
         ending: Ending<S>,
+        /// Whether the client got an answer that is called what the call's last target says.
+        is_degraded: bool,
     },
     /// An endpoint that is paid for by the hour was ready.
     Ready(Ready<S>),
@@ -145,8 +182,12 @@ impl<S: AsRef<str>> Entry<S> {
                 number(out, u64::from(*attempt));
                 ending.write(out);
             }
-            Self::CallEnd { call, ending } => {
-                out.push(4);
+            Self::CallEnd {
+                call,
+                ending,
+                is_degraded,
+            } => {
+                out.push(if *is_degraded { 7 } else { 4 });
                 number(out, *call);
                 ending.write(out);
             }
@@ -158,6 +199,11 @@ impl<S: AsRef<str>> Entry<S> {
                 for named in [&ready.pool, &ready.endpoint, &ready.price] {
                     text(out, named.as_ref());
                 }
+            }
+            Self::Target { call, head } => {
+                out.push(6);
+                number(out, *call);
+                head.write(out);
             }
         }
     }
@@ -187,9 +233,14 @@ impl Entry<String> {
                 number: read_attempt(bytes)?,
                 ending: Ending::read(bytes)?,
             },
-            4 => Self::CallEnd {
+            4 | 7 => Self::CallEnd {
                 call,
                 ending: Ending::read(bytes)?,
+                is_degraded: kind == 7,
+            },
+            6 => Self::Target {
+                call,
+                head: TargetHead::read(bytes)?,
             },
             5 => Self::Ready(Ready {
                 hour: call,
@@ -215,9 +266,53 @@ impl<S: AsRef<str>> CallHead<S> {
         for named in [&self.model, &self.served, &self.pool, &self.dialect] {
             text(out, named.as_ref());
         }
-        number(out, u64::from(self.expected.input.get()));
-        number(out, u64::from(self.expected.output.get()));
-        number(out, self.expected.money);
+        self.expected.write(out);
+    }
+}
+
+impl Expected {
+    fn write(self, out: &mut Vec<u8>) {
+        number(out, u64::from(self.input.get()));
+        number(out, u64::from(self.output.get()));
+        number(out, self.money);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            input: read_tokens(bytes)?,
+            output: read_tokens(bytes)?,
+            money: read_number(bytes)?,
+        })
+    }
+}
+
+impl<S: AsRef<str>> TargetHead<S> {
+    fn write(&self, out: &mut Vec<u8>) {
+        for named in [&self.asked, &self.model, &self.served, &self.pool] {
+            text(out, named.as_ref());
+        }
+        optional_text(out, self.price.as_ref());
+        self.expected.write(out);
+        optional_text(out, self.degrades.as_ref().map(|degrades| &degrades.kind));
+        optional_text(out, self.degrades.as_ref().map(|degrades| &degrades.reason));
+    }
+}
+
+impl TargetHead<String> {
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            asked: read_text(bytes)?,
+            model: read_text(bytes)?,
+            served: read_text(bytes)?,
+            pool: read_text(bytes)?,
+            price: read_optional_text(bytes)?,
+            expected: Expected::read(bytes)?,
+            degrades: match (read_optional_text(bytes)?, read_optional_text(bytes)?) {
+                (None, None) => None,
+                (Some(kind), Some(reason)) => Some(Degrades { kind, reason }),
+                _ => return None,
+            },
+        })
     }
 }
 
@@ -238,11 +333,7 @@ impl CallHead<String> {
             served: read_text(bytes)?,
             pool: read_text(bytes)?,
             dialect: read_text(bytes)?,
-            expected: Expected {
-                input: read_tokens(bytes)?,
-                output: read_tokens(bytes)?,
-                money: read_number(bytes)?,
-            },
+            expected: Expected::read(bytes)?,
         })
     }
 }

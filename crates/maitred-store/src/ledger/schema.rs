@@ -5,7 +5,7 @@ use maitred_types::UnixMillis;
 use super::hours;
 
 /// The version of the tables that this program reads and writes.
-pub const SCHEMA_VERSION: i64 = 3;
+pub const SCHEMA_VERSION: i64 = 4;
 
 /// Whoever makes or drops tables in PostgreSQL does it alone: two that make the same table at once would both fail.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(7021790218)";
@@ -38,7 +38,14 @@ pub(super) const COLUMNS: &[(&str, &str)] = &[
     ("fault", "TEXT"),
     ("money", "BIGINT NOT NULL"),
     ("price", "TEXT"),
+    ("asked_model", "TEXT"),
+    ("degraded", "TEXT"),
+    ("degrade_reason", "TEXT"),
 ];
+
+/// The columns that came with version 4: the name that was asked for, where that is another than the model's, and what the answer is
+/// called that is not what was asked for.
+const SINCE_4: [&str; 3] = ["asked_model", "degraded", "degrade_reason"];
 
 /// What every row is named by.
 const NAME: &str = "gateway, call, attempt";
@@ -53,7 +60,21 @@ pub(super) fn migrations(found: Option<i64>, is_postgres: bool, months: &[i64]) 
         statements.push("CREATE TABLE maitred_months (month BIGINT NOT NULL PRIMARY KEY)".to_owned());
         statements.push("INSERT INTO maitred_schema (version) VALUES (1)".to_owned());
     }
-    if is_postgres && found.is_none_or(|found| found < 2) {
+    let is_partitioned = is_postgres && found.is_some_and(|found| found >= 2);
+    if found.is_some_and(|found| found < 4) {
+        // What is added to a table is added to its partitions.
+        let all = months.iter().map(|month| table(*month));
+        let altered: Vec<String> = if is_partitioned {
+            vec!["maitred_usage".to_owned()]
+        } else {
+            all.collect()
+        };
+        for table in altered {
+            let add = |column: &str| format!("ALTER TABLE {table} ADD COLUMN {column} TEXT");
+            statements.extend(SINCE_4.map(add));
+        }
+    }
+    if is_postgres && !is_partitioned {
         statements.push(format!(
             "CREATE TABLE maitred_usage ({}, PRIMARY KEY ({NAME_IN_PARTITIONS})) PARTITION BY RANGE (arrived_ms)",
             columns()
@@ -67,7 +88,9 @@ pub(super) fn migrations(found: Option<i64>, is_postgres: bool, months: &[i64]) 
             ));
         }
     }
-    statements.push(hours::TABLE.to_owned());
+    if found.is_none_or(|found| found < 3) {
+        statements.push(hours::TABLE.to_owned());
+    }
     statements.push(format!("UPDATE maitred_schema SET version = {SCHEMA_VERSION}"));
     statements
 }

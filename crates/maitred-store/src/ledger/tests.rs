@@ -220,6 +220,7 @@ fn end(call: u64, input: u32) -> [Entry<&'static str>; 2] {
         Entry::CallEnd {
             call,
             ending: ending("answered"),
+            is_degraded: false,
         },
     ]
 }
@@ -234,6 +235,7 @@ on_both! {
     what_had_ended_by_a_moment_is_told_of_this_start_too
     a_living_gateways_segments_are_left_alone
     a_damaged_segment_is_put_aside_and_what_precedes_it_is_kept
+    tables_of_the_third_version_get_the_new_columns
     months_leave_when_their_time_is_over
     the_next_months_have_tables_before_they_begin
     gateways_that_begin_a_month_at_once_do_not_disturb_each_other
@@ -515,7 +517,7 @@ async fn tables_of_the_first_version_become_partitions() {
         "INSERT INTO maitred_months (month) VALUES (202611)".to_owned(),
         schema::lone_table(202_611),
     ];
-    for statement in first {
+    for statement in first.into_iter().chain(without_later_columns("maitred_usage_202611")) {
         AssertSql(statement).run(&mut database).await;
     }
     AssertSql(
@@ -538,6 +540,80 @@ async fn tables_of_the_first_version_become_partitions() {
     let count = sqlx::query("SELECT COUNT(*) FROM maitred_usage WHERE attempt = 0");
     let count: i64 = count.fetch_one(&mut database.connection).await.unwrap().get(0);
     assert_eq!(count, 2);
+}
+
+/// What takes the columns of version 4 from a table.
+fn without_later_columns(table: &str) -> impl Iterator<Item = String> + use<'_> {
+    let columns = ["asked_model", "degraded", "degrade_reason"];
+    columns
+        .into_iter()
+        .map(move |column| format!("ALTER TABLE {table} DROP COLUMN {column}"))
+}
+
+/// Makes of all tables what the third version had.
+async fn take_later_columns(store: &Store, database: &mut Database) {
+    let months = Database::open(&store.place(), Access::Read)
+        .await
+        .unwrap()
+        .months()
+        .to_vec();
+    let tables: Vec<String> = match store.place() {
+        Place::Postgres(_) => vec!["maitred_usage".to_owned()],
+        Place::Sqlite(_) => months.iter().map(|month| schema::table(*month)).collect(),
+    };
+    for statement in tables.iter().flat_map(|table| without_later_columns(table)) {
+        AssertSql(statement).run(database).await;
+    }
+}
+
+/// Rows of the third version stay, and what is new is written beside them.
+async fn tables_of_the_third_version_get_the_new_columns(store: Store) {
+    store.migrate().await;
+    let ledger = open(store.options(1)).await;
+    begin(&ledger, &beginning(1, NOW)).await.unwrap();
+    ledger.end(&end(1, 10));
+    assert!(ledger.close(LIMIT));
+    let mut database = Database::connect(&store.place(), Access::Write).await.unwrap();
+    take_later_columns(&store, &mut database).await;
+    AssertSql("UPDATE maitred_schema SET version = 3".into())
+        .run(&mut database)
+        .await;
+    assert_eq!(database.migrate().await.unwrap(), Some(3));
+    let ledger = open(store.options(2)).await;
+    begin(&ledger, &beginning(2, NOW)).await.unwrap();
+    let target = Entry::Target {
+        call: 2,
+        head: TargetHead {
+            asked: "assistant",
+            model: "m",
+            served: "m",
+            pool: "p",
+            price: None,
+            expected: Expected::default(),
+            degrades: Some(Degrades {
+                kind: "model",
+                reason: "quota",
+            }),
+        },
+    };
+    begin(&ledger, &[target]).await.unwrap();
+    let [attempt, call] = end(2, 10);
+    let Entry::CallEnd { call, ending, .. } = call else {
+        panic!("the end of a call");
+    };
+    let call = Entry::CallEnd {
+        call,
+        ending,
+        is_degraded: true,
+    };
+    ledger.end(&[attempt, call]);
+    assert!(ledger.close(LIMIT));
+    let by = store.sums(vec![By::Asked, By::DegradeReason]).await;
+    let lines: Vec<_> = by
+        .iter()
+        .map(|(values, sums)| (values[0].as_str(), values[1].as_str(), sums.calls, sums.degraded))
+        .collect();
+    assert_eq!(lines, [("assistant", "quota", 1, 1), ("m", "", 1, 0)]);
 }
 
 async fn a_database_that_takes_nothing_holds_up_nobody_and_nothing_is_lost(store: Store) {

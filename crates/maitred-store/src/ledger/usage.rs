@@ -23,8 +23,10 @@ pub enum By {
     Key,
     /// Tasks.
     Task,
-    /// Models, as clients name them.
+    /// Models, by their names in the pools.
     Model,
+    /// Names that clients asked for.
+    Asked,
     /// Models, as endpoints name them.
     ServedModel,
     /// Pools.
@@ -33,6 +35,10 @@ pub enum By {
     Endpoint,
     /// What clients speak.
     Dialect,
+    /// In what answers were less than what was asked for; empty for full ones.
+    Degraded,
+    /// Why they were.
+    DegradeReason,
     /// How calls ended.
     Outcome,
     /// What the figures rest on.
@@ -53,10 +59,13 @@ impl By {
         Self::Key,
         Self::Task,
         Self::Model,
+        Self::Asked,
         Self::ServedModel,
         Self::Pool,
         Self::Endpoint,
         Self::Dialect,
+        Self::Degraded,
+        Self::DegradeReason,
         Self::Outcome,
         Self::Source,
         Self::Price,
@@ -73,10 +82,13 @@ impl By {
             Self::Key => "key",
             Self::Task => "task",
             Self::Model => "model",
+            Self::Asked => "asked",
             Self::ServedModel => "served_model",
             Self::Pool => "pool",
             Self::Endpoint => "endpoint",
             Self::Dialect => "dialect",
+            Self::Degraded => "degrade_kind",
+            Self::DegradeReason => "degrade_reason",
             Self::Outcome => "outcome",
             Self::Source => "source",
             Self::Price => "price",
@@ -89,7 +101,11 @@ impl By {
         match self {
             Self::User => "COALESCE(user_id, '')".to_owned(),
             Self::Key => "COALESCE(key_id, '')".to_owned(),
-            Self::Task | Self::Endpoint | Self::Price => format!("COALESCE({}, '')", self.name()),
+            Self::Asked => "COALESCE(asked_model, model)".to_owned(),
+            Self::Degraded => "COALESCE(degraded, '')".to_owned(),
+            Self::Task | Self::Endpoint | Self::Price | Self::DegradeReason => {
+                format!("COALESCE({}, '')", self.name())
+            }
             Self::Day => "CAST(arrived_ms / 86400000 AS TEXT)".to_owned(),
             Self::Month => format!("'{:04}-{:02}'", month / 100, month % 100),
             _ => self.name().to_owned(),
@@ -117,6 +133,8 @@ pub struct Sums {
     pub calls: i64,
     /// Calls that got no whole answer, for whatever reason but the client's leaving.
     pub failed: i64,
+    /// Calls whose answer, or what there was of it, was not what was asked for.
+    pub degraded: i64,
     /// Calls whose client left.
     pub client_closed: i64,
     /// Calls that a gateway's death cut short. Their tokens are what was expected of them.
@@ -143,12 +161,13 @@ pub struct Sums {
 }
 
 impl Sums {
-    const COLUMNS: usize = 13;
+    const COLUMNS: usize = 14;
 
     fn add(&mut self, other: &Self) {
         let pairs = [
             (&mut self.calls, other.calls),
             (&mut self.failed, other.failed),
+            (&mut self.degraded, other.degraded),
             (&mut self.client_closed, other.client_closed),
             (&mut self.interrupted, other.interrupted),
             (&mut self.estimated, other.estimated),
@@ -171,17 +190,18 @@ impl Sums {
         Ok(Self {
             calls: get(0)?,
             failed: get(1)?,
-            client_closed: get(2)?,
-            interrupted: get(3)?,
-            estimated: get(4)?,
-            input: get(5)?,
-            cached_input: get(6)?,
-            output: get(7)?,
-            reasoning: get(8)?,
-            estimated_tokens: get(9)?,
-            interrupted_tokens: get(10)?,
-            lost_tokens: get(11)?,
-            money: get(12)?,
+            degraded: get(2)?,
+            client_closed: get(3)?,
+            interrupted: get(4)?,
+            estimated: get(5)?,
+            input: get(6)?,
+            cached_input: get(7)?,
+            output: get(8)?,
+            reasoning: get(9)?,
+            estimated_tokens: get(10)?,
+            interrupted_tokens: get(11)?,
+            lost_tokens: get(12)?,
+            money: get(13)?,
         })
     }
 }
@@ -190,6 +210,7 @@ impl Sums {
 const SUMS: [(&str, &str); Sums::COLUMNS] = [
     ("attempt = 0", "1"),
     ("attempt = 0 AND outcome IN ('failed', 'broken')", "1"),
+    ("attempt = 0 AND degraded IS NOT NULL", "1"),
     ("attempt = 0 AND outcome = 'client_closed'", "1"),
     ("attempt = 0 AND outcome = 'interrupted'", "1"),
     ("attempt = 0 AND source = 'estimated'", "1"),
@@ -290,7 +311,8 @@ impl Database {
 
 /// Whether rows of attempts can be told by the same values as those of calls. How a call ended says nothing about its attempts.
 fn has_attempts(by: &[By]) -> bool {
-    !by.contains(&By::Outcome) && !by.contains(&By::Source)
+    let of_calls = [By::Outcome, By::Source, By::Degraded, By::DegradeReason];
+    !by.iter().any(|by| of_calls.contains(by))
 }
 
 fn statement(by: &[By], month: i64) -> String {

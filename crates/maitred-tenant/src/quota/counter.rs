@@ -241,6 +241,11 @@ impl Counter {
     /// Ends a reservation of the first with a use of the second.
     pub(super) fn settle(&mut self, limit: &Limit, (reserved, spent): (u64, u64), mark: Mark, at: Moment) {
         self.roll(limit, at);
+        if let (Memory::Rate { due }, Measure::Calls { period, .. }) = (&mut self.memory, limit.measure)
+            && spent == 0
+        {
+            *due = due.saturating_sub(interval(period, limit.amount));
+        }
         if !self.still_holds(mark) {
             return;
         }

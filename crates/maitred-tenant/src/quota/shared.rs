@@ -198,6 +198,15 @@ impl SharedQuota {
 
     /// Ends a reservation with what was really used.
     pub fn settle(&mut self, reservation: Reservation, used: Amount) {
+        self.end(reservation, |limit| limit.measure.of(used));
+    }
+
+    /// Ends a reservation as if it had never been made. What a rate has let pass stays passed: that is not kept by the call.
+    pub fn give_back(&mut self, reservation: Reservation) {
+        self.end(reservation, |_| 0);
+    }
+
+    fn end(&mut self, reservation: Reservation, spent: impl Fn(&Limit) -> u64) {
         for hold in reservation.holds {
             let Some(purse) = self.table.get_mut(hold.place) else {
                 continue;
@@ -205,7 +214,7 @@ impl SharedQuota {
             let Some(limit) = self.limits.of(purse.series()) else {
                 continue;
             };
-            let (reserved, spent) = (hold.reserved, limit.measure.of(used));
+            let (reserved, spent) = (hold.reserved, spent(limit));
             purse.settle(Purse::units(limit, reserved), Purse::units(limit, spent));
             list(&mut self.listed, hold.place, purse);
         }

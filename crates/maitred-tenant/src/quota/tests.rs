@@ -471,3 +471,33 @@ fn a_lost_reservation_and_an_overfull_counter_are_found() {
         Err(QuotaViolation("spent and reserved pass a hard limit"))
     );
 }
+
+#[test]
+fn a_call_that_goes_on_elsewhere_counts_once() {
+    let calls = Measure::Calls {
+        period: Duration::from_secs(60),
+        burst: 1,
+    };
+    for measure in [
+        calls,
+        Measure::ConcurrentCalls,
+        Measure::TokensPerMinute,
+        Measure::TokensPerDay,
+    ] {
+        let amount = if measure.counts_tokens() { 100 } else { 1 };
+        let mut quota = quota(vec![limit(measure, amount, Dimensions::TENANT)]);
+        let first = quota.reserve(&SUBJECT, tokens(100), at(0)).unwrap();
+        assert!(quota.reserve(&SUBJECT, tokens(100), at(1)).is_err(), "{measure:?}");
+        quota.give_back(first, at(2));
+        let elsewhere = quota.reserve(&SUBJECT, tokens(100), at(3)).unwrap();
+        assert!(quota.reserve(&SUBJECT, tokens(100), at(4)).is_err(), "{measure:?}");
+        quota.check(&[&elsewhere]).unwrap();
+        quota.settle(elsewhere, tokens(100), at(5));
+        let is_place = measure == Measure::ConcurrentCalls;
+        assert_eq!(
+            quota.reserve(&SUBJECT, tokens(1), at(6)).is_ok(),
+            is_place,
+            "{measure:?}"
+        );
+    }
+}

@@ -20,6 +20,7 @@ mod config_cli;
 mod drain;
 mod drill;
 mod explain;
+mod fallback;
 mod faults;
 mod hours;
 mod keys;

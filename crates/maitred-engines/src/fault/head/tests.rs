@@ -178,3 +178,68 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_call_that_is_too_long_is_told_from_other_bad_calls() {
+    let check = |engine, status, body: &str, wanted: HeadVerdict| {
+        let read = UpstreamErrorBody::read(body.as_bytes());
+        assert_eq!(judge_refusal(engine, &head(status), &read, "tiny"), wanted, "{body}");
+    };
+    let vllm = r#"{"error":{"message":"This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens","type":"BadRequestError","param":"input_tokens","code":400}}"#;
+    check(Engine::Vllm, 400, vllm, HeadVerdict::TooLong);
+    let output = r#"{"error":{"message":"max_tokens=100000 cannot be greater than max_model_len=2048. Please request fewer output tokens.","code":400}}"#;
+    check(Engine::Vllm, 400, output, HeadVerdict::TooLong);
+    let sglang = r#"{"object":"error","message":"The input (6011 tokens) is longer than the model's context length (2048 tokens).","code":400}"#;
+    check(Engine::Sglang, 400, sglang, HeadVerdict::TooLong);
+    let by_code = r#"{"error":{"message":"no","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
+    check(Engine::Sglang, 400, by_code, HeadVerdict::TooLong);
+    // The words of a caller are not the engine's.
+    let echo = r#"{"error":{"message":"no role This model's maximum context length is 2048 tokens","code":400}}"#;
+    check(Engine::Vllm, 400, echo, HeadVerdict::ClientError);
+    check(Engine::Vllm, 500, vllm, HeadVerdict::ServerError);
+}
+
+#[test]
+fn a_quota_that_is_spent_is_told_from_too_much_to_do() {
+    let check = |body: &str, is_spent: bool| {
+        let read = UpstreamErrorBody::read(body.as_bytes());
+        let after = Some(Duration::from_secs(3));
+        let head = ResponseHead {
+            retry_after: Some("3"),
+            ..head(429)
+        };
+        let wanted = if is_spent {
+            HeadVerdict::QuotaSpent { retry_after: after }
+        } else {
+            HeadVerdict::Overload { retry_after: after }
+        };
+        assert_eq!(judge_refusal(Engine::Vllm, &head, &read, "tiny"), wanted, "{body}");
+    };
+    check(
+        r#"{"error":{"message":"","type":"requests","code":"rate_limit_exceeded"}}"#,
+        true,
+    );
+    check(
+        r#"{"error":{"message":"","type":"insufficient_quota","code":"insufficient_quota"}}"#,
+        true,
+    );
+    check(
+        r#"{"type":"error","error":{"type":"rate_limit_error","message":""}}"#,
+        true,
+    );
+    // maitred before maitred: its own quota, and too much to do.
+    check(
+        r#"{"error":{"message":"","type":"rate_limit_error","code":"quota_exceeded"}}"#,
+        true,
+    );
+    check(
+        r#"{"error":{"message":"","type":"rate_limit_error","code":"saturated"}}"#,
+        false,
+    );
+    check(
+        r#"{"object":"error","message":"too many requests","type":"rate_limit_error","code":429}"#,
+        true,
+    );
+    check(r#"{"object":"error","message":"too many requests","code":429}"#, false);
+    check("", false);
+}

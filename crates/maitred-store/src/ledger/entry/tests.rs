@@ -77,7 +77,23 @@ fn entry() -> impl Strategy<Value = Entry<String>> {
             number,
             ending
         }),
-        (any::<u64>(), ending()).prop_map(|(call, ending)| Entry::CallEnd { call, ending }),
+        (any::<u64>(), ending(), any::<bool>()).prop_map(|(call, ending, is_degraded)| Entry::CallEnd {
+            call,
+            ending,
+            is_degraded
+        }),
+        (any::<u64>(), head(), proptest::option::of((word(), word()))).prop_map(|(call, head, degrades)| {
+            let head = TargetHead {
+                asked: head.request_id,
+                model: head.model,
+                served: head.served,
+                pool: head.pool,
+                price: head.price,
+                expected: head.expected,
+                degrades: degrades.map(|(kind, reason)| Degrades { kind, reason }),
+            };
+            Entry::Target { call, head }
+        }),
     ]
 }
 

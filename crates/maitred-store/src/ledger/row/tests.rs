@@ -89,6 +89,7 @@ fn a_call_and_its_attempts_make_a_row_each() {
     let over = || Entry::CallEnd {
         call: 1,
         ending: ending("answered"),
+        is_degraded: false,
     };
     check(
         vec![
@@ -130,4 +131,70 @@ fn what_death_cuts_short_counts_as_expected() {
         &[],
         &[(0, Some("e1"), INTERRUPTED, 0), (1, Some("e1"), "failed", 0)],
     );
+}
+
+#[test]
+fn a_call_that_goes_on_has_rows_of_each_target_and_is_called_by_the_last() {
+    let target = |pool: &str, degrades: Option<(&str, &str)>| Entry::Target {
+        call: 1,
+        head: TargetHead {
+            asked: "assistant".into(),
+            model: format!("{pool}-model"),
+            served: "s".into(),
+            pool: pool.into(),
+            price: None,
+            expected: Expected {
+                input: TokenCount::new(1),
+                output: TokenCount::new(2),
+                money: 3,
+            },
+            degrades: degrades.map(|(kind, reason)| Degrades {
+                kind: kind.into(),
+                reason: reason.into(),
+            }),
+        },
+    };
+    let rows = |entries: Vec<Entry<String>>| {
+        let mut assembler = Assembler::new(7);
+        let mut rows = Vec::new();
+        entries
+            .into_iter()
+            .for_each(|entry| assembler.take(entry, 3, &mut rows));
+        assembler.interrupt(&mut rows);
+        let shown = rows.iter().map(|row| {
+            let reason = row.degraded.as_ref().map(|degraded| degraded.reason.clone());
+            assert_eq!(row.asked.as_deref(), Some("assistant"));
+            (row.attempt, row.head.pool.clone(), reason)
+        });
+        shown.collect::<Vec<_>>()
+    };
+    let begun = || {
+        vec![
+            Entry::Call { call: 1, head: head() },
+            target("big", None),
+            attempt(1),
+            Entry::AttemptEnd {
+                call: 1,
+                number: 1,
+                ending: ending("overload"),
+            },
+            target("small", Some(("model", "quota"))),
+            attempt(2),
+        ]
+    };
+    let ended = |is_degraded| {
+        let end = Entry::CallEnd {
+            call: 1,
+            ending: ending("answered"),
+            is_degraded,
+        };
+        rows([begun(), vec![end]].concat())
+    };
+    let quota = || Some("quota".to_owned());
+    let row = |number: u32, pool: &str, reason| (number, pool.to_owned(), reason);
+    let attempts = || vec![row(1, "big", None), row(2, "small", None)];
+    assert_eq!(ended(true), [vec![row(0, "small", quota())], attempts()].concat());
+    assert_eq!(ended(false), [vec![row(0, "small", None)], attempts()].concat());
+    // It was at work there when the gateway died.
+    assert_eq!(rows(begun()), [vec![row(0, "small", quota())], attempts()].concat());
 }

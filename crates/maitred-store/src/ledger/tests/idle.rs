@@ -117,6 +117,7 @@ pub(super) async fn tables_of_the_second_version_get_hours(store: Store) {
     ledger.end(&end(1, 10));
     assert!(ledger.close(LIMIT));
     let mut database = store.database(Access::Write).await;
+    take_later_columns(&store, &mut database).await;
     for statement in ["DROP TABLE maitred_hours", "UPDATE maitred_schema SET version = 2"] {
         AssertSql(statement.to_owned()).run(&mut database).await;
     }
