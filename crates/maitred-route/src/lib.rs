@@ -3,6 +3,7 @@
 //! This crate is pure: it reads no clock, draws no random number and knows no socket. What it needs of them comes in as
 //! arguments, so that a plan can be explained, replayed and tested without sending anything.
 
+pub mod breaker;
 mod choice;
 mod condition;
 mod cover;
