@@ -7,10 +7,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maitred_route::Routing;
+use maitred_route::{Routing, TargetId};
 use maitred_sched::{ClassOptions, WaitingOptions};
 use maitred_tenant::{ActorRing, Limit, Prices, WithoutStore};
-use maitred_types::{ByteSize, PoolName, TenantId};
+use maitred_types::{ByteSize, PoolName, TenantId, TokenCount, UnixMillis};
 
 pub use auth::{AuthSettings, IssuerSettings, JwksLocation};
 pub use pool::{
@@ -62,6 +62,25 @@ pub struct Settings {
     pub log: LogSettings,
     /// Where the traffic is recorded for the laboratory, if at all.
     pub recording: Option<RecordingSettings>,
+}
+
+/// What calls are expected to generate that do not say, where their price is compared.
+const EXPECTED_OUTPUT: TokenCount = TokenCount::new(256);
+
+impl Settings {
+    /// What a call is expected to cost at a target with so many tokens in and, at the most, out: in billionths of the currency's unit. None
+    /// if the target has no price then.
+    #[must_use]
+    pub fn expected_cost(
+        &self,
+        target: TargetId,
+        (input, output): (TokenCount, Option<TokenCount>),
+        at: UnixMillis,
+    ) -> Option<u64> {
+        let offer = self.routing.offer(target)?;
+        let price = self.prices.of(&offer.pool, offer.model.as_str(), at)?;
+        Some(price.at_most(input, output.unwrap_or(EXPECTED_OUTPUT)))
+    }
 }
 
 /// How many answers may come from something else than what was asked for, and who refuses them.

@@ -7,7 +7,7 @@ use maitred_config::{ClassSettings, Settings};
 use maitred_obs::Meters;
 use maitred_route::{Facts, NoRoute, Planned, Says, TargetId};
 use maitred_tenant::{CertificateNames, KeyRefusal, Principal, Token, TokenGrant, TokenRefusal, UserRefusal};
-use maitred_types::{FaultKind, ModelName, TokenCount, UnixMillis};
+use maitred_types::{FaultKind, ModelName, UnixMillis};
 
 use crate::host::PoolHost;
 use crate::issuers::TokenDesk;
@@ -28,9 +28,6 @@ pub struct Snapshot {
     /// Those of routes that can degrade answers.
     objectives: Arc<BTreeMap<ModelName, Arc<RouteObjective>>>,
 }
-
-/// What calls are expected to generate that do not say, where their price is compared.
-const EXPECTED_OUTPUT: TokenCount = TokenCount::new(256);
 
 /// What a call says in its headers and its token.
 struct CallSays<'a> {
@@ -256,7 +253,10 @@ impl Snapshot {
             principal,
         };
         let may_use = |model: &str| principal.may_use(model);
-        let cost = |target| self.cost(target, facts);
+        let cost = |target| {
+            self.settings
+                .expected_cost(target, (facts.input, facts.output), facts.now)
+        };
         let facts = Facts {
             tenant: principal.tenant.as_str(),
             user: principal.user(),
@@ -267,13 +267,6 @@ impl Snapshot {
             ..*facts
         };
         self.settings.routing.plan(model, &facts)
-    }
-
-    /// What the call is expected to cost at a target, if that has a price.
-    fn cost(&self, target: TargetId, facts: &Facts<'_>) -> Option<u64> {
-        let offer = self.settings.routing.offer(target)?;
-        let price = self.settings.prices.of(&offer.pool, offer.model.as_str(), facts.now)?;
-        Some(price.at_most(facts.input, facts.output.unwrap_or(EXPECTED_OUTPUT)))
     }
 
     /// Whether rules or fallbacks stand behind a name, and not just the model of a pool.

@@ -23,6 +23,7 @@ mod parent;
 mod process;
 mod reload;
 mod roster;
+mod route;
 mod serve;
 mod settings;
 mod tls;
@@ -53,6 +54,8 @@ enum Command {
     Config(settings::ConfigArgs),
     /// Say why a call went where it went.
     Explain(explain::ExplainArgs),
+    /// Say where calls would go, by the configuration.
+    Route(route::RouteArgs),
     /// Say what was used, from the ledger.
     Usage(usage::UsageArgs),
     /// Look after the ledger's database.
@@ -96,6 +99,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => settings::check(&args),
         Command::Config(args) => settings::config(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Route(args) => route::run(&args),
         Command::Usage(args) => usage::run(&args),
         Command::Store(args) => ledger::run(&args),
         Command::Audit(args) => audit::run(&args),
