@@ -11,6 +11,7 @@ mod feed;
 mod frame;
 mod history;
 mod hours;
+mod lengths;
 mod queue;
 mod row;
 mod schema;
@@ -33,6 +34,7 @@ pub use database::{Access, Database, DatabaseError, Place, SCHEMA_VERSION, month
 pub use entry::{AttemptHead, CallHead, Degrades, Ending, Entry, Expected, TargetHead};
 pub use history::{Past, STRETCHES_MAX, Stretch, Whose};
 pub use hours::{Idle, Ready, Report};
+pub use lengths::{Lengths, Line};
 pub use queue::Durability;
 pub use row::{INTERRUPTED, Row};
 pub use usage::{By, LINES_MAX, Question, Sums, UsageError};

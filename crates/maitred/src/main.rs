@@ -19,6 +19,7 @@ mod explain;
 mod keys;
 mod lab;
 mod ledger;
+mod lengths;
 mod parent;
 mod process;
 mod reload;

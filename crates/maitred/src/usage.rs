@@ -3,15 +3,19 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use maitred_console::usage::{Format, by, question, report};
 use maitred_store::ledger::{Access, By, Database};
 
 use crate::ledger::{blocking, now, place_of};
+use crate::lengths::{self, LengthsArgs};
 
 /// Options of `maitred usage`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct UsageArgs {
+    #[command(subcommand)]
+    other: Option<OtherReport>,
     /// The configuration file that names the ledger.
     #[arg(short, long, value_name = "FILE", default_value = "maitred.yaml")]
     config: PathBuf,
@@ -30,6 +34,13 @@ pub(crate) struct UsageArgs {
     format: ReportFormat,
 }
 
+/// Reports that are no sums.
+#[derive(Subcommand, Debug)]
+enum OtherReport {
+    /// Say how long prompts were, model by model, and at which lengths rules of routes could part them.
+    Lengths(LengthsArgs),
+}
+
 /// `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum ReportFormat {
@@ -43,6 +54,9 @@ enum ReportFormat {
 
 /// Reads the ledger and prints.
 pub(crate) fn run(args: &UsageArgs) -> anyhow::Result<ExitCode> {
+    if let Some(OtherReport::Lengths(args)) = &args.other {
+        return lengths::run(args);
+    }
     let question =
         question(args.by.clone(), (&args.since, args.until.as_deref()), now()).map_err(anyhow::Error::msg)?;
     let place = place_of(&args.config)?;

@@ -242,9 +242,34 @@ on_both! {
     a_database_that_takes_nothing_holds_up_nobody_and_nothing_is_lost
     under_reject_no_call_begins_while_the_database_takes_nothing
     a_full_spool_lets_no_call_begin
+    lengths_are_told_by_model
     hours_are_counted_once_however_many_gateways_write_them
     hours_leave_with_their_month
     tables_of_the_second_version_get_hours
+}
+
+async fn lengths_are_told_by_model(store: Store) {
+    store.migrate().await;
+    let ledger = open(store.options(1)).await;
+    for (call, tokens) in (1..).zip([5, 20, 20, 1_000, 3_000_000]) {
+        ledger.begin(&beginning(call, NOW)).unwrap();
+        ledger.end(&end(call, tokens));
+    }
+    assert!(ledger.close(LIMIT));
+    let mut database = store.database(Access::Read).await;
+    let all = (UnixMillis::new(NOW), UnixMillis::new(NOW + 1));
+    let lengths = database.lengths(all).await.unwrap();
+    let lengths = &lengths["m"];
+    assert_eq!((lengths.calls(), lengths.longest), (5, 3_000_000));
+    assert!((20..23).contains(&lengths.quantile(0.5)), "{lengths:?}");
+    let line = lengths.line(1_000 - 100);
+    assert!((line.calls - 0.4).abs() < 1e-9, "{line:?}");
+    assert!(line.tokens > 0.99, "{line:?}");
+    let none = database
+        .lengths((UnixMillis::new(NOW + 1), UnixMillis::new(NOW + 2)))
+        .await
+        .unwrap();
+    assert!(none.is_empty());
 }
 
 async fn calls_are_in_the_ledger_once_and_the_spool_is_empty_afterwards(store: Store) {
