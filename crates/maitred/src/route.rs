@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use maitred_config::{Settings, moment};
-use maitred_route::{Degrade, Facts, NoRoute, Says, Shape, TargetId};
+use maitred_route::{Degrade, Explanation, Facts, NoRoute, Says, Shape, TargetId};
 use maitred_runtime::session_hash;
 use maitred_tenant::ModelPattern;
 use maitred_types::TokenCount;
@@ -157,6 +157,16 @@ pub(crate) fn run(args: &RouteArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn explain(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
+    let told = told(args)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&told)?);
+    } else {
+        print!("{told}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn told(args: &ExplainArgs) -> anyhow::Result<Explanation> {
     let (_, loaded) = config_file::read(&args.config)?;
     let settings = &loaded.settings;
     let (caller, asks) = (&args.caller, &args.asks);
@@ -198,30 +208,25 @@ fn explain(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
         cost: &cost,
         ..Facts::default()
     };
-    let told = match settings.routing.explain(&args.model, &facts) {
-        Ok(told) => told,
-        Err(NoRoute::Unknown) => bail!(
-            "there is no model `{}`; there are: {}",
-            args.model,
-            settings
-                .routing
-                .names()
-                .map(|name| name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
-        Err(NoRoute::Version) => bail!(
-            "no rule is for this version of `{}`, so the call is refused",
-            args.model
-        ),
-        Err(NoRoute::NotAllowed) => bail!("the caller may not use `{}`, so the call is refused", args.model),
-    };
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&told)?);
-    } else {
-        print!("{told}");
-    }
-    Ok(ExitCode::SUCCESS)
+    settings
+        .routing
+        .explain(&args.model, &facts)
+        .map_err(|none| match none {
+            NoRoute::Unknown => anyhow::anyhow!(
+                "there is no model `{}`; there are: {}",
+                args.model,
+                settings
+                    .routing
+                    .names()
+                    .map(|name| name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+            NoRoute::Version => {
+                anyhow::anyhow!("no rule is for the version of `{}`, so the call is refused", args.model)
+            }
+            NoRoute::NotAllowed => anyhow::anyhow!("the caller may not use `{}`, so the call is refused", args.model),
+        })
 }
 
 fn class<'s>(settings: &'s Settings, asked: Option<&'s str>) -> anyhow::Result<&'s str> {
@@ -232,3 +237,6 @@ fn class<'s>(settings: &'s Settings, asked: Option<&'s str>) -> anyhow::Result<&
         Some(asked) => bail!("there is no class `{asked}`"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -252,7 +252,7 @@ async fn lengths_are_told_by_model(store: Store) {
     store.migrate().await;
     let ledger = open(store.options(1)).await;
     for (call, tokens) in (1..).zip([5, 20, 20, 1_000, 3_000_000]) {
-        ledger.begin(&beginning(call, NOW)).unwrap();
+        ledger.enter(&beginning(call, NOW));
         ledger.end(&end(call, tokens));
     }
     assert!(ledger.close(LIMIT));
