@@ -57,7 +57,7 @@ words! {
         Error: "error", "The target failed.";
         Overload: "overload", "The target has too much to do.";
         ContextLength: "context-length", "The call is longer than the target's context window.";
-        Unavailable: "unavailable", "The target cannot take calls at all: no endpoint of it is ready, or its breaker is open.";
+        Unavailable: "unavailable", "The target cannot take the call at all: no endpoint of it is ready, its breaker is open, or it takes no tools, images or JSON schemas.";
         Cache: "cache", "An answer was at hand, and the route and the tenant allow it to be used.";
     }
 }

@@ -108,7 +108,8 @@ pub(crate) struct Tasks {
     /// Tokens, in and out, that one task may use where no quota says otherwise.
     #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     pub(crate) tokens: u64,
-    /// The header in which a call names the type of its task, for the rules of `routes`. It is not passed on to endpoints.
+    /// The header in which a call names the type of its task, for the rules of `routes`. No header that begins with
+    /// `x-maitred-` is passed on to endpoints.
     pub(crate) type_header: HeaderName,
     /// What the tasks of calls are that do not name their type: the first that a call is of.
     #[schemars(length(max = 64))]
