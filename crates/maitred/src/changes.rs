@@ -77,10 +77,26 @@ fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
         args.gateway.ask(Method::POST, &path, Some(&json!({})))?
     };
     println!("{}", serde_json::to_string_pretty(&answer["diff"])?);
+    let stays = &answer["diff"]["stays"];
+    for (sort, what) in [
+        ("revoked", "stay revoked"),
+        ("rotated", "were rotated, and are good no longer than they were"),
+        ("successors", "took the place of rotated ones, and stay good"),
+    ] {
+        let ids: Vec<&str> = stays[sort]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        if !ids.is_empty() {
+            println!("Keys that {what}: {}.", ids.join(", "));
+        }
+    }
     match &answer["version"] {
         Value::Null => println!("Nothing is changed yet."),
         new => println!(
-            "Everything is as it was after version {} (version {new}).",
+            "Everything else is as it was after version {} (version {new}).",
             args.version
         ),
     }

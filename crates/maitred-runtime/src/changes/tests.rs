@@ -162,6 +162,48 @@ async fn a_revocation_does_not_wait_for_the_server() {
     assert!(is_revoked(&one, 1));
 }
 
+async fn restore(gateway: &Runtime, version: u64) -> Result<Changed, NotChanged> {
+    gateway.change(&admin(), move |_, _| Ok(Change::restore(version))).await
+}
+
+/// A gateway revokes a key that nobody else hears of, and others take the key away by a restoration and bring it back by the next:
+/// once the revocation is told, the key is refused whatever is restored.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_that_waited_holds_after_restorations() {
+    let (folder, mut redis) = (Folder::new(), Redis::start().await);
+    let one = started(&folder, "one", Some(&redis)).await;
+    let two = started(&folder, "two", Some(&redis)).await;
+    let hash = file_key(5).hash(&KeyHasher::new(None));
+    let fields = json!({ "tenant": "acme", "user": "ada" });
+    let make = move |_: &Roster, _: &Settings| Change::create_key(fields.clone(), &hash);
+    one.change(&admin(), make).await.unwrap();
+    tenant(&one, "first").await.unwrap();
+    let newest = |gateway: &Runtime| {
+        let newest = gateway.changes_before(u64::MAX, 1).unwrap();
+        newest.first().map(|made| (made.version, made.action))
+    };
+    eventually("the other to follow", async || (newest(&two)?.0 == 2).then_some(())).await;
+    redis.stop(Signal::Kill).await;
+    assert!(revoke(&one, 5).await.is_pending);
+    drop(one);
+    redis.restart().await;
+    eventually("a restoration", async || restore(&two, 0).await.ok()).await;
+    // The key is nowhere when its revocation is told.
+    let _one = started(&folder, "one", Some(&redis)).await;
+    eventually("the revocation", async || {
+        (newest(&two)? == (4, "revoke key")).then_some(())
+    })
+    .await;
+    let back = restore(&two, 2).await.unwrap();
+    assert_eq!(back.diff["stays"]["revoked"], json!([file_key(5).id().as_str()]));
+    assert!(is_revoked(&two, 5));
+    eventually("an empty file", async || {
+        let pending = std::fs::read(folder.path().join("one.pending")).unwrap();
+        pending.is_empty().then_some(())
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_journal_whose_end_was_cut_off_is_not_gone_on_from() {
     let folder = Folder::new();
