@@ -37,6 +37,7 @@ mod readme;
 mod recording;
 mod release;
 mod roles;
+mod routing;
 mod sdk;
 mod secrets;
 mod shared_quota;
