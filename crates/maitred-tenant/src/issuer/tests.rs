@@ -163,3 +163,53 @@ fn claims_are_found_by_name_or_by_path() {
         assert_eq!(ClaimPath::parse(odd), Err(ClaimPathError));
     }
 }
+
+#[test]
+fn groups_and_claims_that_are_looked_at_are_kept() {
+    let rules = IssuerRules {
+        groups: Some(ClaimPath::parse("groups").unwrap()),
+        kept: vec![
+            ClaimPath::parse("/org/plan").unwrap(),
+            ClaimPath::parse("roles").unwrap(),
+        ],
+        ..rules()
+    };
+    let check = |claims: Value, groups: &[&str], kept: [&[&str]; 2]| {
+        let grant = admit(&rules, &claims).unwrap();
+        let texts = |values: &[Arc<str>]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(&grant.groups), groups, "{claims}");
+        let found: Vec<_> = grant.claims.iter().map(|(_, values)| texts(values)).collect();
+        assert_eq!(found, kept, "{claims}");
+        let principal = crate::Principal::of_token(Arc::new(grant));
+        assert_eq!(texts(principal.groups()), groups);
+        assert_eq!(texts(principal.claim("roles")), kept[1]);
+        assert!(principal.claim("sub").is_empty(), "nobody looks at it");
+    };
+    check(claims(), &[], [&[], &[]]);
+    check(with("groups", "red blue"), &["red", "blue"], [&[], &[]]);
+    check(
+        with("groups", vec!["light red", "blue"]),
+        &["light red", "blue"],
+        [&[], &[]],
+    );
+    check(with("roles", 7), &[], [&[], &["7"]]);
+    check(
+        with("roles", serde_json::json!([true, null, {}, "a"])),
+        &[],
+        [&[], &["true", "a"]],
+    );
+    check(
+        with("org", serde_json::json!({ "id": "acme", "plan": "gold" })),
+        &[],
+        [&["gold"], &[]],
+    );
+    let many: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
+    assert_eq!(admit(&rules, &with("groups", many)).unwrap().groups.len(), VALUES_MAX);
+    assert!(
+        admit(&rules, &with("roles", "x".repeat(NAME_LEN_MAX + 1)))
+            .unwrap()
+            .claims[1]
+            .1
+            .is_empty()
+    );
+}
