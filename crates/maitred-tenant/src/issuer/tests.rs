@@ -203,7 +203,7 @@ fn groups_and_claims_that_are_looked_at_are_kept() {
         &[],
         [&["gold"], &[]],
     );
-    let many: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
+    let many = vec!["g"; VALUES_MAX + 10];
     assert_eq!(admit(&rules, &with("groups", many)).unwrap().groups.len(), VALUES_MAX);
     assert!(
         admit(&rules, &with("roles", "x".repeat(NAME_LEN_MAX + 1)))
