@@ -68,29 +68,6 @@ impl Condition {
         }
     }
 
-    /// Whether every call that meets this meets `other` as well. Where two conditions are about different things, it is not so.
-    #[must_use]
-    pub fn implies(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Tenant(narrow), Self::Tenant(wide))
-            | (Self::User(narrow), Self::User(wide))
-            | (Self::Group(narrow), Self::Group(wide))
-            | (Self::Class(narrow), Self::Class(wide))
-            | (Self::Task(narrow), Self::Task(wide)) => is_within(narrow, wide),
-            (Self::Header(one, narrow), Self::Header(two, wide))
-            | (Self::Claim(one, narrow), Self::Claim(two, wide)) => one == two && is_within(narrow, wide),
-            (
-                Self::InputTokens { at_least, below },
-                Self::InputTokens {
-                    at_least: wide_at_least,
-                    below: wide_below,
-                },
-            ) => at_least >= wide_at_least && wide_below.is_none_or(|wide| below.is_some_and(|below| below <= wide)),
-            (Self::Time(narrow), Self::Time(wide)) => narrow.implies(wide),
-            _ => self == other,
-        }
-    }
-
     /// Whether no call can meet it.
     #[must_use]
     pub fn is_impossible(&self) -> bool {
@@ -166,10 +143,6 @@ const SHOWN_MAX: usize = 64;
 
 fn is_in(wanted: &[Arc<str>], found: &str) -> bool {
     wanted.iter().any(|wanted| &**wanted == found)
-}
-
-fn is_within(narrow: &[Arc<str>], wide: &[Arc<str>]) -> bool {
-    narrow.iter().all(|name| wide.contains(name))
 }
 
 impl fmt::Display for Condition {

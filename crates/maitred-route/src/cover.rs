@@ -3,8 +3,8 @@
 //! What a rule asks is a conjunction of conditions about things that do not depend on each other. What is left of its calls when
 //! an earlier rule has taken its own is cut into pieces: those that fail the earlier rule's first condition, those that meet the first and
 //! fail the second, and so on. A rule is out of reach if every piece is empty or is taken by further rules. Whether a piece is
-//! empty can be told exactly, thing by thing, so the answer is exact as long as there are not too many pieces; beyond
-//! [`PIECES_MAX`] the rule counts as within reach.
+//! empty can be told exactly, thing by thing, so the answer is exact as long as there is not too much to look at; what is beyond
+//! [`LOOKS_MAX`] counts as within reach.
 //!
 //! Two things are not known here and are taken for possible: that a tenant, user, group, class or type of task other than those named
 //! exists, and that two headers or claims have anything to do with each other.
@@ -12,13 +12,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use maitred_types::{TokenCount, UnixMillis};
+use maitred_types::TokenCount;
 
 use crate::condition::Condition;
 use crate::rule::{Route, Rule};
 
-/// Most pieces that are looked at for one rule.
-const PIECES_MAX: usize = 2_000;
+/// Most looks at two bounds of a piece beside each other, for a whole route. Routes of a dozen rules need some thousands.
+const LOOKS_MAX: usize = 1_000_000;
 
 /// A part of a route that no call reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +33,10 @@ impl Route {
     /// Everything of the route that no call reaches.
     #[must_use]
     pub fn out_of_reach(&self) -> Vec<OutOfReach> {
+        let mut looks = LOOKS_MAX;
         let places = (0..self.rules.len()).map(Some).chain([None]);
         let found = places.filter_map(|rule| {
-            let taken_by = self.taken(rule)?;
+            let taken_by = self.taken(rule, &mut looks)?;
             Some(OutOfReach {
                 rule,
                 taken_by: taken_by.into_iter().collect(),
@@ -45,7 +46,7 @@ impl Route {
     }
 
     /// The earlier rules that take all calls of a rule, if they do.
-    fn taken(&self, place: Option<usize>) -> Option<BTreeSet<usize>> {
+    fn taken(&self, place: Option<usize>, looks: &mut usize) -> Option<BTreeSet<usize>> {
         let rule = place.and_then(|place| self.rules.get(place));
         let versions: Vec<Option<&str>> = match rule {
             Some(rule) if !rule.versions.is_empty() => rule.versions.iter().map(|version| Some(&**version)).collect(),
@@ -60,17 +61,17 @@ impl Route {
             let alone = before
                 .iter()
                 .map(std::slice::from_ref)
-                .find_map(|rule| taken(&own, rule));
-            taken_by.extend(alone.or_else(|| taken(&own, &before))?);
+                .find_map(|rule| taken(&own, rule, looks));
+            taken_by.extend(alone.or_else(|| taken(&own, &before, looks))?);
         }
         Some(taken_by)
     }
 }
 
 /// Those of `rules` that take all calls of a piece, if they do.
-fn taken(piece: &[Piece<'_>], rules: &[(usize, &Rule)]) -> Option<BTreeSet<usize>> {
+fn taken(piece: &[Piece<'_>], rules: &[(usize, &Rule)], looks: &mut usize) -> Option<BTreeSet<usize>> {
     let mut cut = Cut {
-        left: PIECES_MAX,
+        looks,
         used: BTreeSet::new(),
     };
     cut.is_taken(piece, rules).then_some(cut.used)
@@ -83,40 +84,43 @@ enum Piece<'r> {
     Fails(&'r Condition),
 }
 
-/// One look at a rule.
-struct Cut {
-    /// Pieces that may still be looked at.
-    left: usize,
-    /// The rules that took a piece.
+/// The cutting of one piece.
+struct Cut<'l> {
+    /// Looks that are left.
+    looks: &'l mut usize,
+    /// The rules that took a part.
     used: BTreeSet<usize>,
 }
 
-impl Cut {
+impl Cut<'_> {
     /// Whether all calls within `piece` meet one of `rules`.
     fn is_taken(&mut self, piece: &[Piece<'_>], rules: &[(usize, &Rule)]) -> bool {
-        if is_empty(piece) {
+        if self.is_empty(piece) {
             return true;
         }
-        let Some(((place, first), rest)) = rules.split_first() else {
-            return false;
-        };
-        if self.left == 0 {
-            return false;
-        }
-        self.left -= 1;
+        // A rule that takes nothing of the piece is not worth cutting for.
+        let mut rest = rules.iter();
+        let first = rest.by_ref().find(|(_, rule)| {
+            let conditions = rule.when.iter().map(Piece::Meets);
+            !self.is_empty(&piece.iter().copied().chain(conditions).collect::<Vec<_>>())
+        });
+        let Some((place, first)) = first else { return false };
         let mut inside = piece.to_vec();
         for condition in &first.when {
             let mut outside = inside.clone();
             outside.push(Piece::Fails(condition));
-            if !self.is_taken(&outside, rest) {
+            if *self.looks == 0 || !self.is_taken(&outside, rest.as_slice()) {
                 return false;
             }
             inside.push(Piece::Meets(condition));
         }
-        if !is_empty(&inside) {
-            self.used.insert(*place);
-        }
+        self.used.insert(*place);
         true
+    }
+
+    fn is_empty(&mut self, piece: &[Piece<'_>]) -> bool {
+        *self.looks = self.looks.saturating_sub(piece.len() * piece.len());
+        is_empty(piece)
     }
 }
 
@@ -232,17 +236,20 @@ fn no_length(meets: &[&Condition], fails: &[&Condition]) -> bool {
     })
 }
 
-/// Whether no minute of the week is within all bounds.
+/// Whether no minute of the week is within all bounds. Between two minutes at which one of them turns nothing changes, so those are
+/// enough.
 fn no_time(meets: &[&Condition], fails: &[&Condition]) -> bool {
-    /// The minutes of a week, a week after the epoch so that no offset leads before it.
-    const WEEK: std::ops::Range<u64> = 10_080..20_160;
-    let has = |condition: &Condition, at: UnixMillis| match condition {
-        Condition::Time(schedule) => Some(schedule.holds(at)),
+    let has = |condition: &Condition, minute: u32| match condition {
+        Condition::Time(schedule) => Some(schedule.holds_at(minute)),
         _ => None,
     };
-    !WEEK.map(|minute| UnixMillis::new(minute * 60_000)).any(|at| {
-        meets.iter().all(|condition| has(condition, at) != Some(false))
-            && fails.iter().all(|condition| has(condition, at) != Some(true))
+    let schedules = meets.iter().chain(fails).filter_map(|condition| match condition {
+        Condition::Time(schedule) => Some(schedule),
+        _ => None,
+    });
+    !schedules.flat_map(|schedule| schedule.turns()).any(|minute| {
+        meets.iter().all(|condition| has(condition, minute) != Some(false))
+            && fails.iter().all(|condition| has(condition, minute) != Some(true))
     })
 }
 

@@ -4,9 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use maitred_types::UnixMillis;
+use smallvec::SmallVec;
 
 const MINUTE: u64 = 60_000;
 const MINUTES_OF_DAY: u32 = 1_440;
+/// Minutes of a week.
+const WEEK: u32 = 7 * MINUTES_OF_DAY;
 
 /// How far a clock on the wall is from UTC, in minutes east.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,20 +138,30 @@ impl Schedule {
         format!("{name} {:02}:{:02}", minute / 60, minute % 60)
     }
 
-    /// Whether it holds only when `other` does. Schedules repeat every week, so a look at each minute of one is proof.
-    #[must_use]
-    pub fn implies(&self, other: &Self) -> bool {
-        let week = u64::from(7 * MINUTES_OF_DAY);
-        (0..week).all(|minute| {
-            let at = UnixMillis::new((week + minute) * MINUTE);
-            !self.holds(at) || other.holds(at)
-        })
+    /// The minutes of a week of UTC, counted from Monday's midnight, at which it can begin or cease to hold.
+    pub(crate) fn turns(&self) -> impl Iterator<Item = u32> {
+        let edges = self.hours.map(|hours| [u32::from(hours.from), u32::from(hours.until)]);
+        let edges: SmallVec<[u32; 3]> = edges.into_iter().flatten().chain([0]).collect();
+        let offset = i32::from(self.offset.0);
+        (0..7)
+            .flat_map(move |day| {
+                let days = edges.clone().into_iter();
+                days.map(move |edge| (day * MINUTES_OF_DAY + edge).wrapping_add_signed(-offset))
+            })
+            .map(|minute| i64::from(minute.cast_signed()).rem_euclid(i64::from(WEEK)))
+            .map(|minute| u32::try_from(minute).unwrap_or(0))
+    }
+
+    /// Whether it holds at this minute of a week of UTC, counted from Monday's midnight.
+    pub(crate) fn holds_at(&self, minute: u32) -> bool {
+        let minute = (i64::from(minute) + i64::from(self.offset.0)).rem_euclid(i64::from(WEEK));
+        self.holds_in(u32::try_from(minute).unwrap_or(0))
     }
 
     /// How much of a week it holds.
     #[must_use]
     pub fn length(&self) -> Duration {
-        let minutes = (0..7 * MINUTES_OF_DAY).filter(|minute| self.holds_in(*minute)).count();
+        let minutes = (0..WEEK).filter(|minute| self.holds_in(*minute)).count();
         Duration::from_secs(u64::try_from(minutes).unwrap_or(0) * 60)
     }
 }
@@ -207,11 +220,24 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_within_implies() {
-        let night = schedule(22 * 60, 6 * 60, Days::ALL, 0);
-        let small_hours = schedule(60, 120, Days::of([2]), 0);
-        assert!(small_hours.implies(&night) && !night.implies(&small_hours) && night.implies(&night));
-        assert!(!schedule(22 * 60, 6 * 60, Days::ALL, 30).implies(&night));
+    fn it_turns_where_it_says() {
+        let all = [
+            schedule(22 * 60, 6 * 60, Days::ALL, 0),
+            schedule(0, 1_440, Days::of([5, 6]), 90),
+            schedule(30, 1_440, Days::of([0, 6]), -14 * 60),
+            schedule(60, 120, Days::of([2]), 14 * 60),
+        ];
+        for schedule in all {
+            let turns: Vec<u32> = schedule.turns().collect();
+            for minute in 0..WEEK {
+                let monday = SATURDAY + 2 * 24 * 60 * MINUTE;
+                let at = UnixMillis::new(monday + u64::from(minute) * MINUTE);
+                assert_eq!(schedule.holds(at), schedule.holds_at(minute), "{schedule} at {minute}");
+                let before = (minute + WEEK - 1) % WEEK;
+                let turns_now = schedule.holds_at(before) != schedule.holds_at(minute);
+                assert!(!turns_now || turns.contains(&minute), "{schedule} at {minute}");
+            }
+        }
         assert!(Hours::new(60, 60).is_none() && Hours::new(0, 1_441).is_none() && Hours::new(1_440, 0).is_none());
     }
 }

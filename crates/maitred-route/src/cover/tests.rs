@@ -1,4 +1,4 @@
-use maitred_types::ModelName;
+use maitred_types::{ModelName, UnixMillis};
 
 use super::*;
 use crate::choice::Choice;
@@ -213,4 +213,19 @@ fn what_is_out_of_reach_is_what_no_call_reaches() {
             );
         }
     }
+}
+
+/// As many rules as a route may have, each with a part of the day: a check must not take long for anything that a file can say.
+#[test]
+fn the_longest_route_is_looked_through() {
+    let rules = (0..256_u16).map(|place| {
+        let from = place * 5;
+        vec![
+            hours(from, from + 7),
+            tokens(u32::from(place), 0),
+            Condition::Tools(place % 2 == 0),
+        ]
+    });
+    let route = route(rules.collect());
+    assert_eq!(route.out_of_reach(), []);
 }
