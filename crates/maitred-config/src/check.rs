@@ -15,6 +15,7 @@ use crate::tree::Node;
 use crate::walk::Walked;
 
 mod access;
+mod answers;
 mod audit;
 mod degradation;
 mod engine;
@@ -76,13 +77,15 @@ impl<'a> Checker<'a> {
         self.exposure(raw);
         let profiles = self.profiles(&raw.profiles);
         let classes = self.classes(raw);
+        let routing = Arc::new(self.routing(raw));
         let settings = Settings {
             listeners: self.listeners(&raw.listeners),
             admin: self.admin(raw, hasher),
             auth,
             pools: self.pools(raw, &profiles, &classes),
-            routing: Arc::new(self.routing(raw)),
             degradation: self.degradation(raw),
+            answers: self.answers(raw, &routing),
+            routing,
             classes,
             quotas: self.quotas(raw),
             sharing: self.sharing(raw.sharing.as_ref()),

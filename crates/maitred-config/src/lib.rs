@@ -29,7 +29,8 @@ pub use diagnostic::{Diagnostic, Severity, render};
 pub use forms::{BaseUrl, FilePath, Name, WebUrl, moment};
 pub use load::{Loaded, load, load_scenario};
 pub use raw::{
-    AuditPolicy, Balance, Detail, Durable, LedgerPolicy, LogFormat, LogLevel, OnBreach, SecretRef, StartupCheck,
+    AuditPolicy, Balance, Detail, Durable, KeptCalls, LedgerPolicy, LogFormat, LogLevel, OnBreach, SecretRef,
+    StartupCheck,
 };
 pub use reach::Reach;
 pub use reference::{reference_markdown, scenario_markdown, schema};
@@ -37,11 +38,11 @@ pub use roster::{Change, ChangeRefusal, Roster, Timeline};
 pub use secret::Secret;
 pub use settings::scenario;
 pub use settings::{
-    AdminSettings, ArchiveSettings, AuditSettings, AuthSettings, ClassSettings, DecisionSettings, DegradationSettings,
-    Discovery, EndpointSettings, EngineSettings, IssuerSettings, JwksLocation, KvEventSettings, LedgerSettings,
-    LedgerStore, Limits, ListenerSettings, LogSettings, ModelSettings, ObjectiveSettings, PoolChange, PoolSettings,
-    PrefixFile, Probes, ProviderSettings, QuotaSettings, ReadinessProbe, RecordingSettings, ScrapeSettings, Settings,
-    ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
+    AdminSettings, AnswerSettings, ArchiveSettings, AuditSettings, AuthSettings, ClassSettings, DecisionSettings,
+    DegradationSettings, Discovery, EndpointSettings, EngineSettings, IssuerSettings, JwksLocation, KeptModelSettings,
+    KvEventSettings, LedgerSettings, LedgerStore, Limits, ListenerSettings, LogSettings, ModelSettings,
+    ObjectiveSettings, PoolChange, PoolSettings, PrefixFile, Probes, ProviderSettings, QuotaSettings, ReadinessProbe,
+    RecordingSettings, ScrapeSettings, Settings, ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
 };
 
 /// The scheduler's profile that is there under this name without being written, if there is one.

@@ -1,6 +1,7 @@
 //! The file as it is written. These types mirror it, hold its defaults, and their comments are the reference.
 
 mod access;
+mod answers;
 mod audit;
 mod degradation;
 mod ledger;
@@ -25,6 +26,8 @@ use crate::forms::Name;
 
 pub use access::SecretRef;
 pub(crate) use access::{Auth, CertificateName, ClientCertificate, Issuer, JwksSource, Key, OnBehalf, TenantClaim};
+pub(crate) use answers::Answers;
+pub use answers::KeptCalls;
 pub(crate) use audit::Audit;
 pub use audit::AuditPolicy;
 pub use degradation::OnBreach;
@@ -79,6 +82,9 @@ pub(crate) struct File {
     /// How many answers may come from something else than what was asked for, and who refuses them.
     #[serde(default)]
     pub(crate) degradation: Degradation,
+    /// The answer cache. Without it every call is sent to a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answers: Option<Answers>,
     /// How an endpoint is chosen for a call. A pool names one of these or a built-in one. A profile that has the
     /// name of a built-in one takes its place.
     #[serde(default)]

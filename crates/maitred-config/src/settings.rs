@@ -10,7 +10,7 @@ use std::time::Duration;
 use maitred_route::{Routing, TargetId};
 use maitred_sched::{ClassOptions, WaitingOptions};
 use maitred_tenant::{ActorRing, Limit, Prices, WithoutStore};
-use maitred_types::{ByteSize, PoolName, TenantId, TokenCount, UnixMillis};
+use maitred_types::{ByteSize, ModelName, PoolName, TenantId, TokenCount, UnixMillis};
 
 pub use auth::{AuthSettings, IssuerSettings, JwksLocation};
 pub use pool::{
@@ -18,7 +18,7 @@ pub use pool::{
     ProviderSettings, ReadinessProbe, ScrapeSettings, ShadowSettings, StartupProbe,
 };
 
-use crate::raw::{AuditPolicy, Detail, Durable, LedgerPolicy, LogFormat, LogLevel, OnBreach};
+use crate::raw::{AuditPolicy, Detail, Durable, KeptCalls, LedgerPolicy, LogFormat, LogLevel, OnBreach};
 use crate::secret::Secret;
 
 mod auth;
@@ -40,6 +40,8 @@ pub struct Settings {
     pub routing: Arc<Routing>,
     /// How many answers may be degraded.
     pub degradation: DegradationSettings,
+    /// Which answers are kept and given again, if any.
+    pub answers: Option<AnswerSettings>,
     /// What callers may use.
     pub quotas: QuotaSettings,
     /// What several gateways tell each other, if they do.
@@ -126,6 +128,28 @@ impl Default for ClassSettings {
             weights: BTreeMap::new(),
         }
     }
+}
+
+/// Which answers are kept and given again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerSettings {
+    /// The names that clients ask for whose answers are kept.
+    pub models: BTreeMap<ModelName, KeptModelSettings>,
+    /// The tenants whose answers are kept, each for itself.
+    pub tenants: BTreeSet<TenantId>,
+    /// Most memory of all of them.
+    pub size: ByteSize,
+    /// The largest that is kept.
+    pub largest: ByteSize,
+}
+
+/// A name whose answers are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptModelSettings {
+    /// How long an answer is given again.
+    pub keep: Duration,
+    /// Which calls are answered so.
+    pub calls: KeptCalls,
 }
 
 /// One socket for clients.

@@ -7,6 +7,7 @@
 mod answer;
 mod body;
 mod call_path;
+mod canonical;
 mod chain;
 mod error_body;
 mod estimate;
@@ -23,6 +24,7 @@ pub use answer::{AnswerTap, MAX_MEMBER};
 pub use body::{BodyError, BodyView, MAX_DEPTH, scan};
 pub(crate) use body::{LongText, Spelling};
 pub use call_path::{CallKind, CallPath, ModelPlace, PathError, dialect_of};
+pub use canonical::Canonical;
 pub use chain::{ChainRule, MAX_PROMPT_BLOCKS, MAX_REPLY_BLOCKS, PromptText, Reply};
 pub use error_body::{UpstreamError, body_refusal, error_body, error_event, reshape_error, reshape_error_event};
 pub use estimate::{BYTES_PER_TOKEN, MEDIA_TOKENS, PromptSize, TokenRatio, estimate_tokens, prompt_size};

@@ -21,8 +21,8 @@ pub use decision::{
 };
 pub use log::{Level, start_log};
 pub use meters::{
-    ArchiveMeters, AuditMeters, CallEnd, LedgerMeters, Meters, ModelMeters, ObjectiveSample, PoolMeters, Service,
-    ServiceMeters, ShadowMeters, WaitMeters,
+    AnswerMeters, ArchiveMeters, AuditMeters, CallEnd, LedgerMeters, Meters, ModelMeters, ObjectiveSample, PoolMeters,
+    Service, ServiceMeters, ShadowMeters, WaitMeters,
 };
 pub use prefix_sample::{PrefixSample, PrefixSource};
 pub use recording::{RecordedCall, Recording, RecordingOptions};

@@ -39,6 +39,7 @@ impl MetricConstructor<Histogram> for Buckets {
 
 type Histograms = Family<Labels, Histogram, Buckets>;
 
+mod answers;
 mod archive;
 mod audit;
 mod ledger;
@@ -46,6 +47,7 @@ mod model;
 mod objective;
 mod service;
 
+pub use answers::AnswerMeters;
 pub use archive::ArchiveMeters;
 pub use audit::AuditMeters;
 use objective::ObjectiveFamilies;
@@ -69,6 +71,8 @@ pub struct Meters {
     pub quota_store_up: Gauge,
     /// Calls that were let go without knowing what other gateways had used.
     pub quota_blind: Counter,
+    /// What concerns the answer cache.
+    pub answers: AnswerMeters,
     /// Access records that were lost.
     pub records_dropped: Counter,
     /// Calls that the recording has left out.
@@ -135,6 +139,7 @@ impl Meters {
             active_calls: register(&mut registry, &metric::ACTIVE_CALLS, Gauge::default()),
             quota_store_up: register(&mut registry, &metric::QUOTA_STORE_UP, Gauge::default()),
             quota_blind: register(&mut registry, &metric::QUOTA_BLIND, Counter::default()),
+            answers: AnswerMeters::register(&mut registry),
             records_dropped: register(&mut registry, &metric::RECORDS_DROPPED, Counter::default()),
             recording_dropped: register(&mut registry, &metric::RECORDING_DROPPED, Counter::default()),
             registry: Mutex::new(Registry::default()),

@@ -62,6 +62,10 @@ metrics! {
         "The same divided by the share that the objective allows; above 1 is a breach";
     DEGRADATION_STATE: Gauge "maitred_degradation_state" ["model", "state"]
         "1 for how the objective of a route stands, 0 for the others: calm, warning (429 answers rise) and breach";
+    ANSWER_LOOKUPS: Counter "maitred_answer_lookups" ["result"]
+        "Calls that might be answered from the answer cache, by whether they were: found, missed";
+    ANSWER_BYTES: Gauge "maitred_answer_cache_bytes" []
+        "Memory that kept answers take, in bytes";
     USAGE_ESTIMATED: Counter "maitred_usage_estimated" ["pool", "gen_ai_request_model"]
         "Calls whose tokens the endpoint did not report, so that the gateway estimated them";
     REFUSED: Counter "maitred_refused_calls" ["fault"]

@@ -22,6 +22,7 @@ use crate::body::ClientBody;
 use crate::fault::{Fault, retry_after_seconds};
 use crate::gate::{Client, Gate};
 use crate::headers;
+use crate::kept::Keeping;
 use crate::prompt::Prompt;
 use crate::quota;
 use crate::way::Way;
@@ -46,6 +47,8 @@ pub(crate) struct Account {
     pub(crate) target: Option<Arc<Target>>,
     /// How far it has come along its plan.
     pub(crate) way: Way,
+    /// Where the answer is to be kept, until it begins.
+    pub(crate) keeping: Option<Box<Keeping>>,
     pub(crate) is_stream: bool,
     pub(crate) tells_endpoint: bool,
     pub(crate) request_bytes: u64,
@@ -100,6 +103,7 @@ impl Account {
             principal: None,
             target: None,
             way: Way::default(),
+            keeping: None,
             is_stream: false,
             tells_endpoint: request.headers().contains_key(headers::ENDPOINT),
             request_bytes: 0,

@@ -91,12 +91,13 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
         named::allow_unread(&principal)?;
     }
     let class = intake::class(&snapshot, &principal, &head.headers)?;
+    let degrade = way::degrade(&head.headers, settings, &principal)?;
     let seen = Seen {
         kind,
         view: view.as_ref(),
         headers: &head.headers,
         class: &class,
-        degrade: way::degrade(&head.headers, settings, &principal)?,
+        degrade,
     };
     let planned = named::plan(account, (&snapshot, &principal), named, &seen)?;
     let entry = planned.evidence.entry;
@@ -110,6 +111,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
         body: &body,
         snapshot: &snapshot,
         principal: &principal,
+        degrade,
         deadline,
     };
     let (answer, limits) = hop::run(account, &asked, (&planned.plan, entry)).await?;
@@ -127,12 +129,13 @@ fn begin(mut account: Box<Account>, answer: Answer, limits: AnswerLimits) -> Res
             headers
                 .entry(CACHE_CONTROL)
                 .or_insert(HeaderValue::from_static("no-cache"));
+            let answer = account.gather(status, &headers);
             account.stamp(&mut headers);
             account.status = status.as_u16();
             (
                 status,
                 headers,
-                ClientBody::Stream(Box::new(StreamRelay::new(events, account, limits))),
+                ClientBody::Stream(Box::new(StreamRelay::new(events, (account, answer), limits))),
             )
         }
         Answer::Through(status, mut headers, exchange) => {

@@ -12,7 +12,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use maitred_config::{PoolSettings, Settings};
 use maitred_llm::{BodyView, CallKind};
-use maitred_runtime::{Hop, HopEnd, Plan, Principal, Snapshot, Target, length_key, session_hash};
+use maitred_runtime::{Degrade, Hop, HopEnd, Plan, Principal, Snapshot, Target, length_key, session_hash};
 use maitred_types::{DegradeReason, FaultKind, HopSkip, LeaseEnd, Time, TokenCount};
 
 use crate::account::Account;
@@ -20,6 +20,7 @@ use crate::alarm::AnswerLimits;
 use crate::attempt::{self, Answer, Call, Stopped};
 use crate::edited::{Body, Edited, edit};
 use crate::fault::Fault;
+use crate::kept;
 use crate::quota;
 use crate::refused::Refused;
 
@@ -33,6 +34,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) body: &'a Bytes,
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) principal: &'a Principal,
+    /// Whether the client takes a degraded answer.
+    pub(crate) degrade: Degrade,
     pub(crate) deadline: Time,
 }
 
@@ -164,14 +167,27 @@ async fn one(
     asked: &Asked<'_>,
     (hop, before): (&Hop, Option<DegradeReason>),
 ) -> Result<(Answer, AnswerLimits), Missed> {
+    // Only what the first target answers is kept.
+    account.keeping = None;
     let target = usable(account, asked, hop).map_err(Missed::Skipped)?;
     let call = prepare(account, asked, (hop, target), before.is_some())?;
+    if hop.degrades.is_none()
+        && before.is_none()
+        && let Some(answer) = kept::answer(account, asked, &call.target)
+    {
+        return Ok((answer, call.limits()));
+    }
     match attempt::run(account, &call).await {
         // What the target that was asked for says of the call is the client's to read; what another one says of it is not.
         Ok(Answer::Refused(refused)) if before.is_some() || refused.fault.kind == FaultKind::ContextTooLong => {
             Err(Missed::Refused(refused))
         }
-        Ok(answer) => Ok((answer, call.limits())),
+        Ok(answer) => {
+            if let Answer::Whole(status, headers, body) = &answer {
+                account.keep_whole(*status, headers, body);
+            }
+            Ok((answer, call.limits()))
+        }
         Err(stopped) => Err(Missed::Failed(stopped)),
     }
 }

@@ -24,6 +24,7 @@ mod headers;
 mod hop;
 mod intake;
 mod joined;
+mod kept;
 mod link;
 mod listener;
 mod named;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use maitred_llm::error_event;
+use maitred_runtime::Gathering;
 use maitred_types::{LeaseEnd, OutcomeStatus, TokenCount};
 
 use crate::account::Account;
@@ -30,6 +31,8 @@ pub(crate) struct StreamRelay {
     /// `None` once the link has been given back or cut.
     events: Option<Box<EventStream>>,
     account: Box<Account>,
+    /// What has been handed out, if it is to be kept.
+    answer: Option<Box<Gathering>>,
     /// Comments are no sign of life to it (S18 of the translation rules).
     alarm: Alarm,
     /// The prompt's tokens, in case the endpoint does not say.
@@ -49,12 +52,17 @@ enum State {
 }
 
 impl StreamRelay {
-    pub(crate) fn new(events: Box<EventStream>, mut account: Box<Account>, limits: AnswerLimits) -> Self {
+    pub(crate) fn new(
+        events: Box<EventStream>,
+        (mut account, answer): (Box<Account>, Option<Box<Gathering>>),
+        limits: AnswerLimits,
+    ) -> Self {
         account.first_output();
         let alarm = Alarm::set(limits, account.gate.clock);
         Self {
             events: Some(events),
             account,
+            answer,
             alarm,
             input: limits.input,
             told: TokenCount::ZERO,
@@ -81,6 +89,9 @@ impl StreamRelay {
             };
             if let Some(bytes) = events.pop() {
                 self.account.response_bytes += bytes.len() as u64;
+                if let Some(answer) = &mut self.answer {
+                    answer.add(&bytes);
+                }
                 return Poll::Ready(Some(Ok(bytes)));
             }
             if let Some(failure) = events.take_failure() {
@@ -169,6 +180,7 @@ impl StreamRelay {
             // A link whose body has not ended is of no further use, and is dropped.
             self.account.gate.shard.park(events.into_link(), self.account.now());
         }
+        self.account.keep(self.answer.take());
         self.account.close(OutcomeStatus::Answered, LeaseEnd::Success);
     }
 

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use maitred_config::Settings;
 use maitred_obs::Service;
 use maitred_runtime::{Degrade, Evidence, Hop, HopEnd, LeftHop, Principal, RouteObjective, Served, Snapshot, Target};
-use maitred_types::{Degradation, DegradeReason, FaultKind, HopSkip, ModelName, Time};
+use maitred_types::{Degradation, DegradeKind, DegradeReason, FaultKind, HopSkip, ModelName, Time};
 
 use crate::fault::Fault;
 use crate::intake;
@@ -60,6 +60,14 @@ impl Way {
         self.degrades = hop.degrades.zip(why).map(|(kind, reason)| Degradation { kind, reason });
     }
 
+    /// The answer is one that was kept.
+    pub(crate) const fn reuse(&mut self) {
+        self.degrades = Some(Degradation {
+            kind: DegradeKind::Cache,
+            reason: DegradeReason::Cache,
+        });
+    }
+
     /// The target of the hop does not give the answer. So many attempts have been made in all.
     pub(crate) fn leave(&mut self, target: &Target, end: HopEnd, attempts: u32) {
         let here = attempts.saturating_sub(self.attempts);
@@ -89,6 +97,13 @@ impl Way {
         let Some(objective) = &self.objective else { return };
         let is_withheld = |hop: &LeftHop| hop.end == HopEnd::Skipped(HopSkip::Stopped);
         let served = match service {
+            // It says nothing of how the targets are.
+            _ if self
+                .degradation()
+                .is_some_and(|degradation| degradation.kind == DegradeKind::Cache) =>
+            {
+                return;
+            }
             _ if self.degradation().is_some() => Served::Degraded,
             Service::Full => Served::Full,
             _ if self.left.iter().any(is_withheld) => Served::Withheld,
@@ -109,7 +124,10 @@ impl Way {
         };
         headers.insert(DEGRADED, HeaderValue::from_static(kind.label()));
         headers.insert(REASON, HeaderValue::from_static(reason.label()));
-        let served_by = format!("{}/{}", target.pool.name(), target.model);
+        let served_by = match kind {
+            DegradeKind::Cache => "cache".to_owned(),
+            _ => format!("{}/{}", target.pool.name(), target.model),
+        };
         let served_by = HeaderValue::from_str(&served_by).unwrap_or(HeaderValue::from_static("unnamed"));
         headers.insert(SERVED_BY, served_by);
     }

@@ -5,6 +5,7 @@
 //! client protocol.
 
 mod acts;
+mod answers;
 mod booking;
 mod certificate;
 mod changes;
@@ -53,6 +54,7 @@ pub mod usage {
     pub use maitred_types::UnixMillis;
 }
 
+pub use answers::{AnswerCache, AnswerKey, Gathering, KeptAnswer};
 pub use booking::{Ask, Booking, NoPlace};
 pub use certificate::certificate_names;
 pub use changes::{ChangeOptions, Changed, KeepError, Made, NotChanged};

@@ -11,10 +11,11 @@ use maitred_obs::{EndpointSample, Meters, ObjectiveSample};
 use maitred_sched::DrainCause;
 use maitred_store::audit::Audit;
 use maitred_store::ledger::Ledger;
-use maitred_types::{Address, PoolName};
+use maitred_types::{Address, ByteSize, PoolName};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::answers::AnswerCache;
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::decisions::Decisions;
@@ -52,6 +53,7 @@ pub struct Runtime {
     base: Mutex<Base>,
     changes: OnceLock<Changes>,
     issuers: Issuers,
+    answers: AnswerCache,
     objectives: Arc<Objectives>,
     is_draining: AtomicBool,
 }
@@ -98,6 +100,7 @@ impl Runtime {
             }),
             changes: OnceLock::new(),
             issuers: Issuers::default(),
+            answers: AnswerCache::new(ByteSize::default()),
             objectives: Arc::default(),
             is_draining: AtomicBool::new(false),
         });
@@ -127,6 +130,12 @@ impl Runtime {
         let settings = base.roster.over(&base.settings);
         self.take_limits(&settings.quotas.limits);
         self.decisions.configure(&settings.decisions);
+        self.answers.resize(
+            settings
+                .answers
+                .as_ref()
+                .map_or(ByteSize::default(), |answers| answers.size),
+        );
         let mut pools = self.pools.lock();
         let drain = settings.timeouts.drain;
         let keep = |pool| self.keep(&mut pools, pool, drain);
@@ -145,6 +154,12 @@ impl Runtime {
         let objectives = self.objectives.apply(&settings, self.clock.now());
         let snapshot = Snapshot::new(Arc::new(settings), &hosts, desk, &self.meters).with_objectives(objectives);
         self.snapshot.store(Arc::new(snapshot));
+    }
+
+    /// The answers that are kept.
+    #[must_use]
+    pub const fn answers(&self) -> &AnswerCache {
+        &self.answers
     }
 
     /// What the file says, without what was changed at run time.

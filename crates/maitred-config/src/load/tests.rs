@@ -4,6 +4,7 @@ use super::*;
 use crate::{PoolChange, render};
 
 mod admin;
+mod answers;
 mod decisions;
 mod golden;
 mod prefix;

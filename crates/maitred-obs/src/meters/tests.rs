@@ -1,7 +1,9 @@
 use super::*;
 use crate::prefix_sample::PrefixSample;
 use crate::sample::{CacheSample, EndpointSample, EndpointState};
-use maitred_types::{OutcomeStatus, TokenCount, Usage, UsageSource};
+use maitred_types::{
+    Degradation, DegradeKind, DegradeReason, ModelName, OutcomeStatus, TenantId, TokenCount, Usage, UsageSource,
+};
 
 fn meters_after_one_call() -> Meters {
     let meters = Meters::new("1.2.3");
@@ -201,6 +203,26 @@ fn every_declared_metric_is_on_the_page_and_nothing_else() {
     meters.reloaded("applied");
     meters.issuer_read("https://login.example.com", "changed");
     meters.quota_asks("answered", 1);
+    let (model, tenant) = (ModelName::from("big"), TenantId::from("acme"));
+    meters.service().ended(&model, &tenant, Service::Degraded);
+    let degradation = Degradation {
+        kind: DegradeKind::Model,
+        reason: DegradeReason::Quota,
+    };
+    meters.service().degraded(&model, &tenant, degradation);
+    meters.objectives(&[ObjectiveSample {
+        model: model.to_string(),
+        state: "calm",
+        fallback: "open",
+        calls: 1,
+        degraded: 1,
+        ratio: 1.0,
+        newest_ratio: 1.0,
+        refused_ratio: 0.0,
+        allowed_ratio: 0.05,
+        burn_rate: 20.0,
+        window_seconds: 180.0,
+    }]);
     let pool = meters.pool(&PoolName::from("llama"));
     pool.refused("saturated");
     pool.waits("normal").lasted(Duration::from_secs(1));

@@ -12,6 +12,7 @@
 )]
 #![expect(clippy::float_cmp, reason = "counts on a page of metrics are whole numbers")]
 
+mod answers;
 mod audit;
 mod bad_input;
 mod balance;

@@ -121,7 +121,7 @@ fn a_tag() {
 #[test]
 fn a_list_at_the_top() {
     insta::assert_snapshot!(errors("- version: 1\n"), @r"
-    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `providers`, `routes`, `degradation`, `profiles`, `classes`, `default_class`, `tenants`, `quotas`, `tasks`, `sharing`, `ledger`, `audit`, `prices`, `timeouts`, `limits`, `decisions`, `log` and `recording`), found a list
+    error: expected a group of options (`version`, `listeners`, `admin`, `auth`, `pools`, `providers`, `routes`, `degradation`, `answers`, `profiles`, `classes`, `default_class`, `tenants`, `quotas`, `tasks`, `sharing`, `ledger`, `audit`, `prices`, `timeouts`, `limits`, `decisions`, `log` and `recording`), found a list
      --> maitred.yaml:1:3
       |
     1 | - version: 1
