@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 BENCH := $(TARGET)/release/maitred-bench --maitred $(TARGET)/release/maitred
 FUZZ_SECONDS ?= 60
 
-.PHONY: help demo test lint tools bench bench-build bench-peers fuzz ci
+.PHONY: help demo test lint tools bench bench-build bench-peers deny sbom fuzz ci
 help: ## Show these verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -14,10 +14,8 @@ demo: ## Three simulated endpoints and a gateway in front of them
 
 tools: ## What the tests need beyond Rust, into target/tools
 	@scripts/tools.sh test
-
 test: tools ## All tests
 	MAITRED_REQUIRE_TOOLS=1 scripts/test.sh
-
 lint: ## Format, Clippy and documentation, with warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -33,8 +31,10 @@ bench: bench-build ## maitred, nginx and HAProxy side by side, and the cores' mi
 bench-peers: bench-build ## The same with Envoy, vllm-router and smg
 	@scripts/tools.sh peers
 	$(BENCH) --peers target/tools/peers $(ARGS)
-
+deny: ## Licences, sources, bans and known weaknesses of dependencies
+	@scripts/tools.sh deny && PATH="$(CURDIR)/target/tools/cargo/bin:$$PATH" $(CARGO) deny check
+sbom: ## The bill of materials (CycloneDX), into target/maitred.cdx.json
+	@mkdir -p target && $(CARGO) run --locked --quiet -p xtask -- sbom target/maitred.cdx.json
 fuzz: ## Fuzz every target for FUZZ_SECONDS; needs a nightly toolchain and cargo-fuzz
 	scripts/fuzz.sh $(FUZZ_SECONDS)
-
 ci: lint test ## What the continuous integration runs

@@ -27,4 +27,5 @@ fuzz kv_events
 fuzz response crates/maitred-proxy/corpus/response
 fuzz config examples
 fuzz prefixes
+fuzz trace
 fuzz token crates/maitred-tenant/corpus/token

