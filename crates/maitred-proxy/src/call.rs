@@ -69,6 +69,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     let certificate = account.client.certificate.as_ref();
     let principal = intake::authenticate(&snapshot, request.headers(), certificate, runtime.clock().unix_now())?;
     account.principal = Some(principal.clone());
+    intake::gateways(request.headers())?;
     if kind == CallKind::Models {
         return models(&snapshot, &principal, path.model.as_deref(), account);
     }

@@ -26,7 +26,7 @@ pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-maitred-model");
 /// Names a call's class, as far as its key allows it.
 pub(crate) const CLASS: HeaderName = HeaderName::from_static("x-maitred-class");
 /// How many gateways a call has come through. The one header of our own that goes on, so that a loop comes to an end.
-pub(crate) const HOPS: HeaderName = HeaderName::from_static("x-maitred-hops");
+pub(crate) const GATEWAYS: HeaderName = HeaderName::from_static("x-maitred-gateways");
 /// Tells proxies in front not to hold back a stream.
 pub(crate) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 

@@ -226,7 +226,7 @@ fn prepare<'a>(
     Ok(Call {
         kind,
         head: asked.head,
-        session: session(&asked.head.headers, &pool),
+        session: session(&asked.head.headers, asked.principal.tenant.as_str(), &pool),
         tenant: asked.snapshot.share_of(asked.principal),
         attempts: pool.attempts,
         balance: pool.balance,
@@ -285,8 +285,9 @@ fn admit(
     Ok(())
 }
 
-/// What binds the call to others of its conversation, if the client says so.
-fn session(headers: &HeaderMap, pool: &PoolSettings) -> Option<u64> {
+/// What binds the call to others of its conversation, if the client says so. Two tenants whose sessions have the same name have two
+/// sessions: neither finds out where the other's calls go.
+pub(crate) fn session(headers: &HeaderMap, tenant: &str, pool: &PoolSettings) -> Option<u64> {
     let session = headers.get(pool.session_header.as_str())?;
-    Some(session_hash(session.as_bytes()))
+    Some(session_hash(&[tenant.as_bytes(), b"\0", session.as_bytes()].concat()))
 }

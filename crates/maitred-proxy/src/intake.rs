@@ -18,13 +18,13 @@ use maitred_types::{ByteSize, FaultKind, Time, TokenCount, UnixMillis};
 
 use crate::alarm::{Alarm, AnswerLimits};
 use crate::fault::Fault;
-use crate::headers::{CLASS, HOPS, USER_TOKEN, is_encoded, presented_key};
+use crate::headers::{CLASS, GATEWAYS, USER_TOKEN, is_encoded, presented_key};
 
 /// When to come back with a token that cannot be checked.
 const ISSUER_RETRY: Duration = Duration::from_secs(5);
 
 /// Most gateways that a call may come through, this one included.
-const HOPS_MAX: u8 = 4;
+const GATEWAYS_MAX: u8 = 4;
 
 /// Finds out who is calling, and for whom.
 pub(crate) fn authenticate(
@@ -86,18 +86,22 @@ pub(crate) fn class(snapshot: &Snapshot, principal: &Principal, headers: &Header
 ///
 /// # Errors
 /// When they are too many, or the header that counts them does not say.
-pub(crate) fn hops(headers: &HeaderMap) -> Result<u8, Fault> {
-    let Some(before) = only(headers, HOPS.as_str())? else { return Ok(1) };
+pub(crate) fn gateways(headers: &HeaderMap) -> Result<u8, Fault> {
+    let Some(before) = only(headers, GATEWAYS.as_str())? else {
+        return Ok(1);
+    };
     let before: u8 = before.parse().map_err(|_| {
-        let message = format!("the header `{HOPS}` is set by gateways, and counts them");
+        let message = format!("the header `{GATEWAYS}` is set by gateways, and counts them");
         Fault::new(FaultKind::InvalidField, message)
     })?;
-    if before < HOPS_MAX {
+    if before < GATEWAYS_MAX {
         return Ok(before + 1);
     }
     Err(Fault::new(
         FaultKind::LoopDetected,
-        format!("the call has come through {before} gateways and most likely goes in a circle; the operator must look at it"),
+        format!(
+            "the call has come through {before} gateways and most likely goes in a circle; the operator must look at it"
+        ),
     ))
 }
 

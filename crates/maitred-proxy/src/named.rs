@@ -9,7 +9,7 @@ use maitred_types::{FaultKind, TokenCount};
 
 use crate::account::Account;
 use crate::fault::Fault;
-use crate::headers;
+use crate::{headers, hop};
 
 /// Where a call names its model, if it does.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,7 @@ pub(crate) fn plan(
         ));
     };
     let plain = Facts {
+        tenant: principal.tenant.as_str(),
         class: seen.class,
         now: account.arrived_unix,
         draw: session_hash(account.request_id.as_str().as_bytes()),
@@ -111,8 +112,7 @@ pub(crate) fn plan(
 
 /// The facts with what the body shows.
 fn looked_at<'a>(plain: Facts<'a>, seen: &Seen<'_>, (target, view): (&Target, &BodyView)) -> Facts<'a> {
-    let header = target.pool.settings();
-    let session = seen.headers.get(header.session_header.as_str());
+    let pool = target.pool.settings();
     let output = view.output_limit(seen.kind);
     Facts {
         shape: Shape {
@@ -123,7 +123,7 @@ fn looked_at<'a>(plain: Facts<'a>, seen: &Seen<'_>, (target, view): (&Target, &B
         },
         input: prompt_size(view).tokens(target.ratio.get()),
         output: output.map(TokenCount::saturating_from),
-        session: session.map(|session| session_hash(session.as_bytes())),
+        session: hop::session(seen.headers, plain.tenant, &pool),
         ..plain
     }
 }

@@ -9,7 +9,7 @@ use maitred_types::{Address, RequestId};
 
 use crate::fault::Fault;
 use crate::link::Segments;
-use crate::{headers, outside, query};
+use crate::{headers, intake, outside, query};
 
 /// Room for the head of a usual request.
 const WIRE_HEAD: usize = 512;
@@ -49,6 +49,9 @@ pub(crate) fn head(
     if length > 0 || matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
         headers::put(&mut out, &CONTENT_LENGTH, length.to_string().as_bytes());
     }
+    // The intake has seen that they are not too many.
+    let gateways = intake::gateways(&client.headers).map_or(1, u64::from);
+    headers::put(&mut out, &headers::GATEWAYS, gateways.to_string().as_bytes());
     let credential = upstream.credential();
     match upstream.provider() {
         Some(provider) => outside::headers(&mut out, &client.headers, provider.authority(), credential),

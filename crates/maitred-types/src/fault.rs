@@ -198,6 +198,7 @@ impl FaultKind {
             | Self::ClientClosed
             | Self::Draining
             | Self::CallTimeout
+            | Self::LoopDetected
             | Self::Internal => None,
             Self::ContextTooLong => Some(DegradeReason::ContextLength),
             Self::NoEndpoint | Self::ConnectFailed => Some(DegradeReason::Unavailable),

@@ -141,6 +141,10 @@ pub fn judge_refusal(engine: Engine, head: &ResponseHead<'_>, body: &UpstreamErr
         HeadVerdict::Overload { retry_after } if head.status == 429 && body.is_quota_spent() => {
             HeadVerdict::QuotaSpent { retry_after }
         }
+        // Payment required. Engines do not say it, so of one it would be the caller's own.
+        HeadVerdict::ClientError if head.status == 402 && engine == Engine::Hosted => {
+            HeadVerdict::QuotaSpent { retry_after: None }
+        }
         HeadVerdict::NotFound => match body.form {
             ErrorForm::Framework | ErrorForm::Html | ErrorForm::Plain | ErrorForm::Empty => HeadVerdict::UnknownPath,
             // The engine knows the path and misses something else, such as a stored response.

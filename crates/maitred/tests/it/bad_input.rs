@@ -5,6 +5,7 @@ use maitred_test::{Answer, Connection, Request, ScriptedEndpoint};
 use crate::table::{CHAT, Config, Gateway, MODEL, key};
 
 mod bodies;
+mod caps;
 mod requests;
 mod sockets;
 

@@ -44,6 +44,7 @@ mod secrets;
 mod shared_quota;
 mod sharing;
 mod table;
+mod tenants;
 mod tls;
 mod tokens;
 mod traffic;
