@@ -170,7 +170,7 @@ impl Shared {
         self.state.lock().in_force = version;
     }
 
-    pub(super) fn is_failing(&self, is_failing: bool) {
+    pub(super) fn set_failing(&self, is_failing: bool) {
         self.is_failing.store(is_failing, Ordering::Relaxed);
     }
 

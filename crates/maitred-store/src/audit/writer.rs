@@ -81,12 +81,12 @@ impl Writer {
         let mut lines = Vec::with_capacity(taken.bytes.len() * 2);
         let head = seal_all(self.head, bodies.chain(lost.as_deref()), &mut lines);
         while let Err(error) = self.write(&lines, head, must_sync) {
-            self.shared.is_failing(true);
+            self.shared.set_failing(true);
             self.shared.meters().failed();
             tracing::error!(%error, "the audit cannot be written; trying again");
             std::thread::sleep(AGAIN);
         }
-        self.shared.is_failing(false);
+        self.shared.set_failing(false);
     }
 
     /// Writes the lines up to the one of `head`, or none of them.
