@@ -91,6 +91,7 @@ impl<'a> Checker<'a> {
             sharing: self.sharing(raw.sharing.as_ref()),
             ledger: self.ledger(raw.ledger.as_ref()),
             audit: self.audit(raw.audit.as_ref()),
+            texts: self.texts(raw),
             prices: self.prices(raw),
             timeouts: self.timeouts(&raw.timeouts),
             limits: self.limits(&raw.limits),

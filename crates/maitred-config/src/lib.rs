@@ -42,7 +42,8 @@ pub use settings::{
     DegradationSettings, Discovery, EndpointSettings, EngineSettings, IssuerSettings, JwksLocation, KeptModelSettings,
     KvEventSettings, LedgerSettings, LedgerStore, Limits, ListenerSettings, LogSettings, ModelSettings,
     ObjectiveSettings, PoolChange, PoolSettings, PrefixFile, Probes, ProviderSettings, QuotaSettings, ReadinessProbe,
-    RecordingSettings, ScrapeSettings, Settings, ShadowSettings, SharingSettings, StartupProbe, Timeouts, TlsFiles,
+    RecordingSettings, ScrapeSettings, Settings, ShadowSettings, SharingSettings, StartupProbe, TextSettings, Timeouts,
+    TlsFiles,
 };
 
 /// The scheduler's profile that is there under this name without being written, if there is one.

@@ -52,6 +52,8 @@ pub struct Settings {
     pub ledger: Option<LedgerSettings>,
     /// Where the audit is, if there is one.
     pub audit: Option<AuditSettings>,
+    /// The tenants of whose calls the text is kept.
+    pub texts: BTreeMap<TenantId, TextSettings>,
     /// What calls cost.
     pub prices: Arc<Prices>,
     /// How long anything may take.
@@ -247,6 +249,17 @@ pub struct AuditSettings {
     pub keep: Option<Duration>,
     /// Most bytes of all files together.
     pub max_size: Option<ByteSize>,
+}
+
+/// How the text of a tenant's calls is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextSettings {
+    /// How long.
+    pub keep: Duration,
+    /// Most bytes of all of it.
+    pub max_size: ByteSize,
+    /// Most bytes of a call's question, and as many of its answer.
+    pub max_call: ByteSize,
 }
 
 /// The ledger's database.

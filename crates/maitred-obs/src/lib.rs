@@ -22,7 +22,7 @@ pub use decision::{
 pub use log::{Level, start_log};
 pub use meters::{
     AnswerMeters, ArchiveMeters, AuditMeters, CallEnd, LedgerMeters, Meters, ModelMeters, ObjectiveSample, PoolMeters,
-    Service, ServiceMeters, ShadowMeters, WaitMeters,
+    Service, ServiceMeters, ShadowMeters, TextMeters, WaitMeters,
 };
 pub use prefix_sample::{PrefixSample, PrefixSource};
 pub use recording::{RecordedCall, Recording, RecordingOptions};

@@ -46,6 +46,7 @@ mod ledger;
 mod model;
 mod objective;
 mod service;
+mod texts;
 
 pub use answers::AnswerMeters;
 pub use archive::ArchiveMeters;
@@ -57,6 +58,7 @@ pub use ledger::LedgerMeters;
 pub use model::{CallEnd, ModelMeters};
 pub use objective::ObjectiveSample;
 pub use service::{Service, ServiceMeters};
+pub use texts::TextMeters;
 
 /// Every metric of a gateway. One per process; handed down, never global.
 #[derive(Debug)]
@@ -96,6 +98,7 @@ struct Families {
     changes_version: Gauge,
     changes_errors: Counter,
     archive: ArchiveMeters,
+    texts: TextMeters,
     issuer_reads: Counters,
     quota_asks: Counters,
     pool: PoolFamilies,
@@ -232,12 +235,6 @@ impl Meters {
         self.families.ledger.clone()
     }
 
-    /// The handle for what concerns the archive of decision records.
-    #[must_use]
-    pub fn archive(&self) -> ArchiveMeters {
-        self.families.archive.clone()
-    }
-
     /// Counts what the store of shared quota was asked; `result` is `answered`, `late` or `lost`.
     pub fn quota_asks(&self, result: &'static str, asks: u64) {
         self.families
@@ -287,6 +284,7 @@ impl Families {
             changes_version: register(registry, &metric::CHANGES_VERSION, Gauge::default()),
             changes_errors: register(registry, &metric::CHANGES_ERRORS, Counter::default()),
             archive: ArchiveMeters::register(registry),
+            texts: TextMeters::register(registry),
             issuer_reads: register(registry, &metric::ISSUER_READS, Counters::default()),
             quota_asks: register(registry, &metric::QUOTA_ASKS, Counters::default()),
             pool: PoolFamilies {

@@ -190,6 +190,10 @@ metrics! {
         "Entries that the audit had no room for while it could not be written; how many is entered later";
     AUDIT_ERRORS: Counter "maitred_audit_errors" []
         "Failed attempts to write the audit; each is tried again";
+    TEXTS_KEPT: Counter "maitred_texts_kept" []
+        "Calls whose text was kept, of tenants that want it (audit.text)";
+    TEXTS_LOST: Counter "maitred_texts_lost" []
+        "Calls whose text was to be kept and was not, since too much waited for the disk or it refused";
     DECISIONS_ARCHIVED: Counter "maitred_decisions_archived" []
         "Decision records written to the archive";
     DECISIONS_DROPPED: Counter "maitred_decisions_dropped" ["reason"]

@@ -25,6 +25,7 @@ use crate::headers;
 use crate::kept::Keeping;
 use crate::prompt::Prompt;
 use crate::quota;
+use crate::text::Talk;
 use crate::way::Way;
 
 /// Status that the record shows for a call whose client went away before its answer began (nginx's convention).
@@ -81,6 +82,8 @@ pub(crate) struct Account {
     pub(crate) prompt: Prompt,
     pub(crate) session: Option<u64>,
     pub(crate) detail: Option<String>,
+    /// What it says and is told, if its tenant wants that kept.
+    pub(crate) talk: Option<Box<Talk>>,
     is_closed: bool,
 }
 
@@ -126,6 +129,7 @@ impl Account {
             prompt: Prompt::default(),
             session: None,
             detail: None,
+            talk: None,
             is_closed: false,
         })
     }
@@ -267,7 +271,7 @@ impl Account {
         }
         self.stamp(headers);
         self.status = status.as_u16();
-        self.response_bytes = body.len() as u64;
+        self.passed(&body);
         self.detail = fault.detail.or_else(|| Some(fault.message.into_owned()));
         // An attempt that is still under way was left, which says nothing of its endpoint.
         let end = if self.booking.is_some() {
@@ -288,7 +292,7 @@ impl Account {
     ) -> Response<ClientBody> {
         self.stamp(&mut headers);
         self.status = status.as_u16();
-        self.response_bytes = body.len() as u64;
+        self.passed(&body);
         let mut response = Response::new(ClientBody::whole(body));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
@@ -350,6 +354,7 @@ impl Account {
         self.record();
         self.write_record(status, &end);
         self.enter_audit(status);
+        self.leave_text();
         self.keep_decision(&end, quota);
     }
 

@@ -85,6 +85,7 @@ async fn handle(account: &mut Account, request: Request<Incoming>) -> Result<Han
     };
     let body = intake::read_body(&head.headers, body, limits, runtime.clock()).await?;
     account.request_bytes = body.len() as u64;
+    account.hear_request(settings, &body);
     // Reading the body says which model is meant; only then is it known where the call can go.
     let view = view(kind, is_json, &body)?;
     let named = Named::of(kind, view.as_ref(), &head.headers);

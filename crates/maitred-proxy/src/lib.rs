@@ -41,6 +41,7 @@ mod seldom;
 mod shard;
 mod socket;
 mod stall;
+mod text;
 mod through;
 mod trail;
 mod way;

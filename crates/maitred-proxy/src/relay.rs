@@ -88,7 +88,7 @@ impl StreamRelay {
                 return Poll::Ready(None);
             };
             if let Some(bytes) = events.pop() {
-                self.account.response_bytes += bytes.len() as u64;
+                self.account.passed(&bytes);
                 if let Some(answer) = &mut self.answer {
                     answer.add(&bytes);
                 }
@@ -163,7 +163,7 @@ impl StreamRelay {
             &fault.message,
             self.account.request_id.as_str(),
         );
-        self.account.response_bytes += event.len() as u64;
+        self.account.passed(&event);
         self.account
             .set_detail(fault.detail.unwrap_or_else(|| fault.message.into_owned()));
         self.account.close(OutcomeStatus::Broken(fault.kind), end);

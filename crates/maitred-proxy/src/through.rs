@@ -137,7 +137,7 @@ impl Through {
     /// Hands bytes to the client. With the last byte of a known length the answer is over: hyper does not ask for more then.
     fn pass(&mut self, chunk: Bytes) -> Bytes {
         self.tap.feed(&chunk);
-        self.account.response_bytes += chunk.len() as u64;
+        self.account.passed(&chunk);
         if self.link.as_ref().is_some_and(|link| link.remaining() == Some(0)) {
             self.end_well();
         }

@@ -39,6 +39,7 @@ mod target;
 mod tasks;
 #[cfg(test)]
 mod testing;
+mod texts;
 mod tls;
 mod upstream;
 mod waiting;
@@ -70,6 +71,7 @@ pub use maitred_route::{Degrade, Evidence, Facts, Hop, NoRoute, Plan, Planned, S
 pub use maitred_sched::Delivery;
 pub use maitred_store::audit::{CallEnded, Caller, NotEntered, Refusal};
 pub use maitred_store::ledger::{Expected, Unavailable};
+pub use maitred_store::texts::{Said, Text};
 pub use maitred_tenant::{
     Actor, Amount, CertificateName, CertificateNames, NewKey, Price, Principal, Role, Standing, Subject,
 };

@@ -11,6 +11,7 @@ use maitred_obs::{EndpointSample, Meters, ObjectiveSample};
 use maitred_sched::DrainCause;
 use maitred_store::audit::Audit;
 use maitred_store::ledger::Ledger;
+use maitred_store::texts::Texts;
 use maitred_types::{Address, ByteSize, PoolName};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -49,6 +50,7 @@ pub struct Runtime {
     pub(crate) recalls_limits: AtomicBool,
     ledger: OnceLock<Arc<Ledger>>,
     audit: OnceLock<Arc<Audit>>,
+    pub(crate) texts: OnceLock<Arc<Texts>>,
     /// What the file says, and what was changed at run time; held while either is put in place.
     base: Mutex<Base>,
     changes: OnceLock<Changes>,
@@ -94,6 +96,7 @@ impl Runtime {
             recalls_limits: AtomicBool::new(false),
             ledger: OnceLock::new(),
             audit: OnceLock::new(),
+            texts: OnceLock::new(),
             base: Mutex::new(Base {
                 settings: Arc::new(settings.clone()),
                 roster: Arc::default(),
@@ -136,6 +139,7 @@ impl Runtime {
                 .as_ref()
                 .map_or(ByteSize::default(), |answers| answers.size),
         );
+        self.set_text_terms(&settings.texts);
         let mut pools = self.pools.lock();
         let drain = settings.timeouts.drain;
         let keep = |pool| self.keep(&mut pools, pool, drain);

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::config_file::{self, beside};
 use crate::ledger::now;
+use crate::texts;
 
 /// The columns of a table of entries; what else an entry has stands in the last one, as JSON.
 const COLUMNS: [&str; 17] = [
@@ -54,6 +55,8 @@ enum AuditCommand {
     Verify(VerifyArgs),
     /// Print the entries, as far as they are as they were written.
     Export(ExportArgs),
+    /// Say of whose calls the text is kept, and forget it.
+    Text(texts::TextArgs),
 }
 
 /// Where the audit is.
@@ -111,6 +114,7 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         AuditCommand::Verify(args) => check(args),
         AuditCommand::Export(args) => export(args),
+        AuditCommand::Text(args) => texts::run(args),
     }
 }
 

@@ -27,6 +27,7 @@ mod roster;
 mod route;
 mod serve;
 mod settings;
+mod texts;
 mod tls;
 mod usage;
 

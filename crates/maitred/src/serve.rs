@@ -23,6 +23,7 @@ use crate::audit;
 use crate::config_file::{self, beside};
 use crate::ledger;
 use crate::reload::{self, Reloader};
+use crate::texts;
 use crate::tls::{self, Certificates};
 
 /// Threads for everything that is not the data path: scraping, probes, administration.
@@ -183,10 +184,7 @@ impl Gateway {
         if let Some(ledger) = &runtime.snapshot().settings().ledger {
             runtime.keep_ledger(ledger::open(&args.config, ledger, meters.ledger()).await?);
         }
-        if let Some(settings) = &runtime.snapshot().settings().audit {
-            runtime.keep_audit(audit::open(&args.config, settings, meters.audit())?);
-            reload::note_file(&runtime, "load", &args.config, reload::hash_of(&text));
-        }
+        keep_audit(&runtime, &args.config, &text, &meters)?;
         if let Some(wanted) = &runtime.snapshot().settings().decisions.archive {
             let archive = archive::open(&args.config, wanted, meters.archive(), runtime.audit().cloned())?;
             runtime.decisions().archive_in(archive);
@@ -256,6 +254,7 @@ impl Gateway {
         close_ledger(&self.runtime).await;
         archive::close(&self.runtime).await;
         close_audit(&self.runtime).await;
+        texts::close(&self.runtime).await;
         let (records, recording) = (self.records, self.recording);
         let closed = tokio::task::spawn_blocking(move || {
             records.close(LAST_RECORDS);
@@ -317,6 +316,16 @@ async fn keep_changes(runtime: &Arc<Runtime>, config: &Path) -> anyhow::Result<(
         shared: shared.map(|sharing| (sharing.url.clone(), format!("{}:changes", sharing.group))),
     };
     runtime.keep_changes(options).await?;
+    Ok(())
+}
+
+/// Enters who does what, and keeps the text of those who want it, if the configuration says where.
+fn keep_audit(runtime: &Arc<Runtime>, config: &Path, text: &str, meters: &Meters) -> anyhow::Result<()> {
+    if let Some(settings) = &runtime.snapshot().settings().audit {
+        runtime.keep_audit(audit::open(config, settings, meters.audit())?);
+        runtime.keep_texts(texts::open(config, settings, meters.texts())?);
+        reload::note_file(runtime, "load", config, reload::hash_of(text));
+    }
     Ok(())
 }
 

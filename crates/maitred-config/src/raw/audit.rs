@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::Durable;
-use crate::forms::{FilePath, Size, TimeSpan};
+use crate::forms::{FilePath, Name, Size, TimeSpan};
 
 /// Who called what and when, what answered and how it ended; and every act of administration. A chain of hashes: `maitred audit verify`
 /// shows whether anything was changed.
@@ -30,6 +30,34 @@ pub(crate) struct Audit {
     /// says what was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_size: Option<Size>,
+    /// The tenants of whose calls the text is kept: what was asked and what was answered, word for word. Nobody's, if not written. It
+    /// lies beside the audit's folder, in one with `-text` appended to its name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) text: Vec<AuditText>,
+}
+
+/// A tenant that wants the text of its calls to be kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditText {
+    /// The tenant.
+    pub(crate) tenant: Name,
+    /// How long a text is kept. Whole hours leave, so it may stay for an hour longer.
+    pub(crate) keep: TimeSpan,
+    /// Most bytes of all texts of the tenant. The oldest make room.
+    #[serde(default = "text_size")]
+    pub(crate) max_size: Size,
+    /// Most bytes of what is kept of a call's question, and as many of its answer. What is cut says so.
+    #[serde(default = "text_of_call")]
+    pub(crate) max_call: Size,
+}
+
+fn text_size() -> Size {
+    Size::new(ByteSize::mib(1024))
+}
+
+fn text_of_call() -> Size {
+    Size::new(ByteSize::new(256 << 10))
 }
 
 const fn machine() -> Durable {

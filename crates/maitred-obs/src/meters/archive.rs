@@ -8,8 +8,16 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::{Counters, register};
+use super::{Counters, Meters, register};
 use crate::metric;
+
+impl Meters {
+    /// The handle for what concerns the archive of decision records.
+    #[must_use]
+    pub fn archive(&self) -> ArchiveMeters {
+        self.families.archive.clone()
+    }
+}
 
 /// The archive's meters. Clones are the same meters.
 #[derive(Clone, Debug, Default)]

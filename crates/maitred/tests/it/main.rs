@@ -45,6 +45,7 @@ mod shared_quota;
 mod sharing;
 mod table;
 mod tenants;
+mod texts;
 mod tls;
 mod tokens;
 mod traffic;

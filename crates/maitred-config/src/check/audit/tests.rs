@@ -47,3 +47,37 @@ fn what_leaves_hardly_anything_is_refused() {
     );
     assert_eq!(wrong(", keep: 59m").1, "write at least 1h, such as `2160h`");
 }
+
+#[test]
+fn texts_are_nobodys_unless_a_tenant_is_named() {
+    let texts = |rest: &str| read(rest).unwrap().settings.texts;
+    assert!(texts("").is_empty());
+    let kept = texts(", text: [{ tenant: local, keep: 720h }]");
+    let local = kept.get(&maitred_types::TenantId::from("local")).unwrap();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(
+        (local.keep, local.max_size),
+        (Duration::from_secs(720 * 3600), ByteSize::mib(1024))
+    );
+    assert_eq!(local.max_call, ByteSize::new(256 << 10));
+}
+
+#[test]
+fn texts_of_nobody_or_of_no_size_are_refused() {
+    let text = |rest: &str| wrong(&format!(", text: [{{ {rest} }}]"));
+    assert_eq!(
+        text("tenant: locale, keep: 1h"),
+        (
+            "nobody can call as the tenant `locale`, so nothing is kept".into(),
+            "did you mean `local`?".into()
+        )
+    );
+    assert_eq!(text("tenant: local, keep: 5m").1, "write at least 1h, such as `720h`");
+    assert_eq!(text("tenant: local, keep: 1h, max_call: 5MiB").1, "write 1KiB to 4MiB");
+    assert_eq!(
+        text("tenant: local, keep: 1h, max_size: 1MiB").1,
+        "write at least 16MiB, or a smaller `max_call`"
+    );
+    let twice = wrong(", text: [{ tenant: local, keep: 1h }, { tenant: local, keep: 2h }]");
+    assert!(twice.0.contains("`local`"), "{twice:?}");
+}
