@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
 use crate::certificates::{Issuer, issuer};
-use crate::table::{CHAT, Gateway, MODEL, key};
+use crate::table::{CHAT, Config, Gateway, MODEL, key};
 
 /// Where the API begins, below the root so that joining is seen.
 const BASE: &str = "/api/v1";
@@ -254,4 +254,71 @@ async fn a_provider_sends_nobody_elsewhere_and_its_limits_are_said() {
     }
     assert_eq!(api.received_on(&chat_path()).len(), before);
     assert_eq!(api.received_on(&format!("{BASE}/files")).len(), 0);
+}
+
+#[tokio::test]
+async fn nothing_in_a_call_says_where_the_gateway_connects_to() {
+    let (endpoint, trap) = (
+        ScriptedEndpoint::start(MODEL).await,
+        ScriptedEndpoint::start(MODEL).await,
+    );
+    let gateway = Gateway::ready(&Config::of([endpoint.address()])).await;
+    let address = trap.address().to_string();
+    let url = format!("http://{address}/trap");
+    // URLs in the body go along as they are.
+    let body = json!({
+        "model": MODEL,
+        "base_url": url, "api_base": url, "callback": url, "webhook_url": url,
+        "messages": [{ "role": "user", "content": [
+            { "type": "image_url", "image_url": { "url": url } },
+            { "type": "input_audio", "input_audio": { "url": url } },
+            { "type": "file", "file": { "file_url": url } },
+        ] }],
+        "tools": [{ "type": "mcp", "server_url": url }],
+    });
+    assert_eq!(gateway.ask(&body).await.status(), 200);
+    assert_eq!(endpoint.next_on(CHAT).await.json(), body);
+    // Neither do headers say so, nor the form of the target.
+    for header in [
+        "forwarded",
+        "location",
+        "referer",
+        "origin",
+        "x-api-base",
+        "x-base-url",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-gateway-destination-endpoint",
+        "x-maitred-endpoint",
+        "x-original-url",
+        "x-real-ip",
+        "x-rewrite-url",
+        "x-target-url",
+        "x-upstream",
+    ] {
+        for value in [&url, &address] {
+            let request = gateway.chat(call()).header(header, value);
+            assert_eq!(request.send(gateway.address).await.status(), 200, "{header}: {value}");
+        }
+    }
+    for target in [
+        format!("http://{address}{CHAT}"),
+        format!("//{address}{CHAT}"),
+        format!("{CHAT}@{address}"),
+    ] {
+        let request = Request::post(&target, call().to_string()).bearer(&gateway.key);
+        let answer = request.try_send(gateway.address).await;
+        assert!(
+            answer.is_none_or(|answer| matches!(answer.status(), 200 | 400 | 404)),
+            "{target}"
+        );
+    }
+    let connect = Request::new("CONNECT", &address).bearer(&gateway.key);
+    assert!(
+        connect
+            .try_send(gateway.address)
+            .await
+            .is_none_or(|answer| answer.status() >= 400)
+    );
+    assert_eq!(trap.received_on("/trap").len() + trap.received_on(CHAT).len(), 0);
 }
