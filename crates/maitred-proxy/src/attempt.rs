@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -74,6 +75,8 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pub(crate) fault: Fault,
+    /// When the endpoint has asked to be asked again.
+    pub(crate) retry_after: Option<Duration>,
     /// Whether another target may be asked: no attempt can have changed anything, and the call's time is not up.
     pub(crate) may_go_on: bool,
 }
@@ -83,7 +86,26 @@ impl Stopped {
     pub(crate) const fn final_by(fault: Fault) -> Self {
         Self {
             fault,
+            retry_after: None,
             may_go_on: false,
+        }
+    }
+
+    /// No endpoint of `pool` is left to ask. Who is refused because there is too much to do, or nobody to do it, is told when to come back,
+    /// also where the endpoint did not say.
+    fn at(pool: &PoolHost, mut fault: Fault, may_go_on: bool) -> Self {
+        let passes = matches!(
+            fault.kind,
+            FaultKind::UpstreamOverloaded | FaultKind::UpstreamQuota | FaultKind::NoEndpoint
+        );
+        let retry_after = fault.retry_after;
+        if passes && retry_after.is_none() {
+            fault.retry_after = Some(pool.settings().options.retry_after);
+        }
+        Self {
+            fault,
+            retry_after,
+            may_go_on,
         }
     }
 }
@@ -143,10 +165,7 @@ pub(crate) async fn run(account: &mut Account, call: &Call<'_>) -> Result<Answer
             Ok(booking) => booking,
             Err(mut no_place) => {
                 account.no_place(&mut no_place);
-                return Err(Stopped {
-                    fault: told_to_wait(no_way_left(first, &no_place), pool),
-                    may_go_on: true,
-                });
+                return Err(Stopped::at(pool, no_way_left(first, &no_place), true));
             }
         };
         if let Some(reason) = latest {
@@ -187,10 +206,7 @@ pub(crate) async fn run(account: &mut Account, call: &Call<'_>) -> Result<Answer
         let may_be_sent_anew = is_undone || !acts(call.kind, &call.head.method);
         let is_last = tried.len() >= call.attempts as usize || account.now() >= call.until;
         if !may_move || !may_be_sent_anew || is_last {
-            return Err(Stopped {
-                fault: told_to_wait(first.clone(), pool),
-                may_go_on: may_go_on && may_be_sent_anew,
-            });
+            return Err(Stopped::at(pool, first.clone(), may_go_on && may_be_sent_anew));
         }
     }
 }
@@ -229,18 +245,6 @@ fn to_ask<'a>(
         deadline: Some(call.until),
         arrived: Some(account.arrived),
     }
-}
-
-/// Who is refused because there is too much to do, or nobody to do it, is told when to come back, also where the endpoint did not say.
-fn told_to_wait(mut fault: Fault, pool: &PoolHost) -> Fault {
-    let passes = matches!(
-        fault.kind,
-        FaultKind::UpstreamOverloaded | FaultKind::UpstreamQuota | FaultKind::NoEndpoint
-    );
-    if passes && fault.retry_after.is_none() {
-        fault.retry_after = Some(pool.settings().options.retry_after);
-    }
-    fault
 }
 
 fn no_way_left(first: Option<Fault>, no_place: &NoPlace) -> Fault {

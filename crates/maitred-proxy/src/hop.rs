@@ -6,13 +6,16 @@
 //! what was asked for did not answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http::request::Parts;
 use maitred_config::{PoolSettings, Settings};
 use maitred_llm::{BodyView, CallKind};
-use maitred_runtime::{Degrade, Hop, HopEnd, Plan, Principal, Snapshot, Target, length_key, session_hash};
+use maitred_runtime::{
+    Admission, CallEnd, Degrade, Hop, HopEnd, Pass, Plan, Principal, Snapshot, Target, length_key, session_hash,
+};
 use maitred_types::{DegradeReason, FaultKind, HopSkip, LeaseEnd, Time, TokenCount};
 
 use crate::account::Account;
@@ -47,6 +50,8 @@ enum Missed {
     Refused(Box<Refused>),
     /// It was passed over.
     Skipped(HopSkip),
+    /// Its breaker leaves it alone, for this reason, for so long.
+    Closed(DegradeReason, Duration),
 }
 
 impl Missed {
@@ -54,7 +59,7 @@ impl Missed {
         match self {
             Self::Failed(stopped) => Some(&stopped.fault),
             Self::Refused(refused) => Some(&refused.fault),
-            Self::Skipped(_) => None,
+            Self::Skipped(_) | Self::Closed(..) => None,
         }
     }
 
@@ -67,6 +72,7 @@ impl Missed {
             Self::Refused(refused) if refused.fault.kind == FaultKind::ContextTooLong => {
                 Some(DegradeReason::ContextLength)
             }
+            Self::Closed(reason, _) => Some(*reason),
             Self::Refused(_) | Self::Skipped(_) => before,
         }
     }
@@ -85,9 +91,13 @@ pub(crate) async fn run(
     let (mut why, mut before) = (entry, None);
     while let Some(hop) = plan.hops.get(at) {
         account.way.begin(at, hop, why);
-        let missed = match one(account, asked, (hop, before)).await {
+        let tried = match guard(account, asked, (plan, at)) {
+            Ok(pass) => one(account, asked, (hop, before), pass).await,
+            Err(missed) => Err(missed),
+        };
+        let missed = match tried {
             Ok((answer, limits)) => {
-                account.way.is_answered = true;
+                account.way.is_answered = !matches!(answer, Answer::Refused(_));
                 return Ok((answer, limits));
             }
             Err(missed) => missed,
@@ -123,6 +133,7 @@ fn end(asked: &Asked<'_>, first: Option<Missed>, last: Missed) -> Result<(Answer
         Missed::Failed(stopped) => Err(stopped.fault),
         Missed::Refused(refused) => Ok((Answer::Refused(refused), limits(asked))),
         Missed::Skipped(skip) => Err(unused(skip)),
+        Missed::Closed(reason, wait) => Err(left_alone(reason, wait)),
     }
 }
 
@@ -145,10 +156,70 @@ fn unused(skip: HopSkip) -> Fault {
     .with_detail(skip.label())
 }
 
+/// The breaker of what was asked for leaves it alone, and nothing follows.
+fn left_alone(reason: DegradeReason, wait: Duration) -> Fault {
+    let (kind, message) = match reason {
+        DegradeReason::Quota => (
+            FaultKind::UpstreamQuota,
+            "what this gateway may use of the model is spent for now",
+        ),
+        DegradeReason::Overload => (
+            FaultKind::UpstreamOverloaded,
+            "the model has too much to do; try again later",
+        ),
+        _ => (
+            FaultKind::NoEndpoint,
+            "the model did not answer, and is left alone for a while; try again later",
+        ),
+    };
+    Fault {
+        retry_after: Some(wait),
+        ..Fault::new(kind, message).with_detail("the target's breaker is open")
+    }
+}
+
+/// Asks the breaker of a target. A pool that is alone has ejection, and something that may answer is better than a certain refusal: so it is
+/// left alone only if something follows.
+fn guard(account: &Account, asked: &Asked<'_>, (plan, at): (&Plan, usize)) -> Result<Option<Pass>, Missed> {
+    let hop = plan.hops.get(at);
+    let Some(target) = hop.and_then(|hop| asked.snapshot.target(hop.target)) else {
+        return Ok(None);
+    };
+    if plan.hops.len() == 1 && !target.is_hosted {
+        return Ok(None);
+    }
+    let now = account.now();
+    match target.breaker.ask(now) {
+        Admission::Open(pass) => Ok(Some(pass)),
+        Admission::Closed { reason, until } if target.is_hosted || plan.next(at, reason).is_some() => {
+            Err(Missed::Closed(reason, until.since(now)))
+        }
+        Admission::Closed { .. } => Ok(None),
+    }
+}
+
+/// What an attempt at a target says of it.
+fn said(tried: &Result<Answer, Stopped>) -> CallEnd {
+    let stopped = match tried {
+        Ok(Answer::Refused(_)) => return CallEnd::Silent,
+        Ok(_) => return CallEnd::Good,
+        Err(stopped) => stopped,
+    };
+    match stopped.fault.kind.degrade_reason() {
+        None | Some(DegradeReason::ContextLength | DegradeReason::Cache) => CallEnd::Silent,
+        Some(reason @ (DegradeReason::Quota | DegradeReason::Overload)) => CallEnd::Busy {
+            reason,
+            retry_after: stopped.retry_after,
+        },
+        Some(DegradeReason::Timeout | DegradeReason::Error | DegradeReason::Unavailable) => CallEnd::Failed,
+    }
+}
+
 /// Leaves a target, for the next one or for good. An endpoint that refuses a call has done its work.
 fn leave(account: &mut Account, asked: &Asked<'_>, (hop, missed): (&Hop, &Missed), reason: Option<DegradeReason>) {
     let end = match missed {
         Missed::Skipped(skip) => Some(HopEnd::Skipped(*skip)),
+        Missed::Closed(..) => Some(HopEnd::Skipped(HopSkip::Breaker)),
         Missed::Refused(refused) => {
             account.end_attempt(LeaseEnd::Success, &refused.fault);
             reason.map(HopEnd::Left)
@@ -166,18 +237,29 @@ async fn one(
     account: &mut Account,
     asked: &Asked<'_>,
     (hop, before): (&Hop, Option<DegradeReason>),
+    pass: Option<Pass>,
 ) -> Result<(Answer, AnswerLimits), Missed> {
     // Only what the first target answers is kept.
     account.keeping = None;
     let target = usable(account, asked, hop).map_err(Missed::Skipped)?;
     let call = prepare(account, asked, (hop, target), before.is_some())?;
-    if hop.degrades.is_none()
-        && before.is_none()
-        && let Some(answer) = kept::answer(account, asked, &call.target)
-    {
+    let kept = if hop.degrades.is_none() && before.is_none() {
+        kept::answer(account, asked, &call.target)
+    } else {
+        None
+    };
+    if let Some(answer) = kept {
+        if let Some(pass) = pass {
+            // It was not asked.
+            call.target.breaker.end(pass, CallEnd::Silent, account.now());
+        }
         return Ok((answer, call.limits()));
     }
-    match attempt::run(account, &call).await {
+    let tried = attempt::run(account, &call).await;
+    if let Some(pass) = pass {
+        call.target.breaker.end(pass, said(&tried), account.now());
+    }
+    match tried {
         // What the target that was asked for says of the call is the client's to read; what another one says of it is not.
         Ok(Answer::Refused(refused)) if before.is_some() || refused.fault.kind == FaultKind::ContextTooLong => {
             Err(Missed::Refused(refused))
@@ -259,7 +341,7 @@ fn admit(
         .of(target.pool.name(), target.model.as_str(), account.arrived_unix)
         .cloned();
     let before = account.target.replace(Arc::clone(target));
-    let is_first = before.is_none();
+    let (is_first, standings) = (before.is_none(), account.standings);
     if let Some(reserved) = account.reserved.take() {
         reserved.give_back();
     }
@@ -268,6 +350,7 @@ fn admit(
         Err(fault) => {
             if !is_first {
                 account.target = before;
+                account.standings = standings;
             }
             return Err(fault);
         }

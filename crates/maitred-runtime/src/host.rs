@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::booking::{Ask, Booking, NoPlace};
+use crate::breakers::Breakers;
 use crate::decision::{Evidence, named};
 use crate::decisions::Decisions;
 use crate::ratios::Ratios;
@@ -41,6 +42,7 @@ pub struct PoolHost {
     meters: Arc<PoolMeters>,
     /// What is learned of its models' tokens.
     pub(crate) ratios: Ratios,
+    pub(crate) breakers: Breakers,
     decisions: Arc<Decisions>,
     seed: u64,
     chains: ChainSwitch,
@@ -133,6 +135,7 @@ impl PoolHost {
             }),
             upstream: ArcSwap::from_pointee(Upstream::new(&settings)),
             ratios: Ratios::default(),
+            breakers: Breakers::default(),
             meters,
             decisions: Arc::clone(decisions),
             seed,
@@ -160,7 +163,7 @@ impl PoolHost {
         self.upstream.load_full()
     }
 
-    pub(crate) fn meters(&self) -> &PoolMeters {
+    pub(crate) const fn meters(&self) -> &Arc<PoolMeters> {
         &self.meters
     }
 
@@ -180,6 +183,7 @@ impl PoolHost {
         });
         self.upstream.store(Arc::new(Upstream::new(&settings)));
         self.ratios.keep(&settings.models);
+        self.breakers.keep(&settings.models);
         self.settings.store(settings);
         self.bell.notify_one();
     }

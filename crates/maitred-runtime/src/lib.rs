@@ -7,6 +7,7 @@
 mod acts;
 mod answers;
 mod booking;
+mod breakers;
 mod certificate;
 mod changes;
 mod clock;
@@ -57,6 +58,7 @@ pub mod usage {
 
 pub use answers::{AnswerCache, AnswerKey, Gathering, KeptAnswer};
 pub use booking::{Ask, Booking, NoPlace};
+pub use breakers::TargetBreaker;
 pub use certificate::certificate_names;
 pub use changes::{ChangeOptions, Changed, KeepError, Made, NotChanged};
 pub use clock::Clock;
@@ -66,6 +68,7 @@ pub use dial::dial_endpoint;
 pub use host::PoolHost;
 pub use ledger::{CallFacts, Ended, Kept};
 pub use maitred_config::{Change, ChangeRefusal};
+pub use maitred_route::breaker::{Admission, CallEnd, Pass};
 pub use maitred_route::objective::Served;
 pub use maitred_route::{Degrade, Evidence, Facts, Hop, NoRoute, Plan, Planned, Says, Shape, TargetId};
 pub use maitred_sched::Delivery;

@@ -7,6 +7,7 @@ use maitred_llm::ChainRule;
 use maitred_obs::{Meters, ModelMeters};
 use maitred_types::ModelName;
 
+use crate::breakers::TargetBreaker;
 use crate::host::PoolHost;
 use crate::ratios::Ratio;
 
@@ -27,6 +28,10 @@ pub struct Target {
     pub chain_rule: ChainRule,
     /// Whether the pool's profile reads prompts' chains; no other is worth the work of making them.
     pub reads_chain: bool,
+    /// Leaves it alone while it does not answer.
+    pub breaker: Arc<TargetBreaker>,
+    /// Whether it is a provider's.
+    pub is_hosted: bool,
     /// What is known of its tokens.
     pub ratio: Arc<Ratio>,
 }
@@ -39,6 +44,8 @@ impl Target {
             chain_rule: ChainRule::new(model.served_as.as_str(), adapter, settings.prefix_block),
             reads_chain: settings.profile.reads_chain(),
             ratio: pool.ratios.of(&model.served_as),
+            breaker: pool.breakers.of(&model.name, pool.meters()),
+            is_hosted: settings.provider.is_some(),
             pool: Arc::clone(pool),
             model: model.name.clone(),
             served_as: model.served_as.clone(),

@@ -67,6 +67,7 @@ words! {
     HopSkip {
         Stopped: "stopped", "More answers are degraded than the objective allows, and it says to stop then.";
         OwnQuota: "own-quota", "A limit of the caller has no room for the call there.";
+        Breaker: "breaker", "It did not answer before, so it is left alone for a while.";
         Unread: "unread", "The call's body is not read, so another model's name cannot be put into it.";
         Absent: "absent", "The target's pool is not running.";
     }

@@ -60,9 +60,12 @@ fn cells_are_quoted_and_no_formula_passes() {
     let csv = told_as(Format::Csv);
     let rows: Vec<&str> = csv.split("\r\n").collect();
     assert!(rows[0].starts_with("tenant,task,calls,failed,"), "{csv}");
-    assert_eq!(rows[1], "acme,qwen3-8b,12,1,0,0,0,3400,0,56,0,0,0,0,1.25,calls");
-    assert_eq!(rows[2], "\"'=cmd,\"\"x\"\"\",,1,0,0,0,0,0,0,0,0,0,0,0,0.00000015,calls");
-    assert_eq!(rows[3], ",qwen3-8b,0,0,0,0,0,0,0,0,0,0,0,0,1.74999985,idle");
+    assert_eq!(rows[1], "acme,qwen3-8b,12,1,0,0,0,0,3400,0,56,0,0,0,0,1.25,calls");
+    assert_eq!(
+        rows[2],
+        "\"'=cmd,\"\"x\"\"\",,1,0,0,0,0,0,0,0,0,0,0,0,0,0.00000015,calls"
+    );
+    assert_eq!(rows[3], ",qwen3-8b,0,0,0,0,0,0,0,0,0,0,0,0,0,1.74999985,idle");
     assert_eq!(rows.len(), 5);
 }
 

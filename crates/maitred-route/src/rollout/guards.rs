@@ -122,7 +122,7 @@ impl ErrorClass {
     pub const fn of(fault: FaultKind) -> Option<Self> {
         match fault {
             FaultKind::FirstTokenTimeout | FaultKind::IdleTimeout | FaultKind::CallTimeout => Some(Self::Timeout),
-            FaultKind::UpstreamOverloaded | FaultKind::Saturated => Some(Self::Overload),
+            FaultKind::UpstreamOverloaded | FaultKind::UpstreamQuota | FaultKind::Saturated => Some(Self::Overload),
             FaultKind::ConnectFailed
             | FaultKind::UpstreamError
             | FaultKind::UpstreamRefusedKey

@@ -161,6 +161,18 @@ async fn on_a_bad_day_all_surfaces_count_the_same() {
         in_decisions += u32::from(degraded == &json!({ "kind": "model", "reason": "quota" }));
         assert_eq!(record["model"], "assistant");
     }
+    let admin = format!("http://{}", table.gateway.admin);
+    // The first that is refused is the fourth.
+    let text = maitred(["explain", ids[3].as_str(), "--admin", admin.as_str()])
+        .run()
+        .await
+        .success();
+    for words in [
+        "Degraded (model): Another model answered. Why (quota): The target's own operator refuses",
+        "Left main/big-70b after 1 attempt: quota.",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
     let records = table.gateway.until_records(ids.len()).await;
     let in_records = records.iter().filter(|record| record["degraded"] == "model").count();
     let page = table.gateway.page("/metrics").await.text();

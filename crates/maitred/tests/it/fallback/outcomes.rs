@@ -119,6 +119,8 @@ async fn the_table_of_outcomes_is_what_happens() {
             }
             outcomes.push(told(&table.ask(table.call(stream)).await, stream));
         }
+        // With more failures in a row the first target would be left alone.
+        assert_eq!(table.ask(table.call(false)).await.header("x-degraded"), None);
         rows.push_str(&format!("| {} | {} | {} |\n", script.does, outcomes[0], outcomes[1]));
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fallback.md");
@@ -170,5 +172,31 @@ async fn where_none_answers_the_first_error_is_told() {
             assert_eq!(models, [BIG, SMALL], "{decision}");
             assert!(left.iter().all(|left| left["attempts"] == 1), "{decision}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_fails_or_asks_for_it_is_left_alone_while_another_answers() {
+    let table = Table::usual(&[]).await;
+    let asked = || table.big.received_on(CHAT).len();
+    let before = asked();
+    table.big.on(CHAT, Play::json(500, "{}"));
+    for calls in 1..=7 {
+        let answer = table.ask(table.call(false)).await;
+        let reason = if calls <= 5 { "error" } else { "unavailable" };
+        assert_eq!(marks(&answer)[2], Some(reason), "call {calls}");
+    }
+    assert_eq!(asked() - before, 5);
+    // Who is alone in a plan is asked all the same: another endpoint of it may be well.
+    let direct = table
+        .call(false)
+        .body(json!({ "model": BIG, "messages": [] }).to_string());
+    assert_eq!(table.ask(direct).await.status(), 502);
+    assert_eq!(asked() - before, 6);
+    let other = Table::usual(&[]).await;
+    let wait = [("content-type", "application/json"), ("retry-after", "60")];
+    other.big.once(CHAT, Play::whole(429, &wait, SPENT));
+    for _ in 0..3 {
+        assert_eq!(marks(&other.ask(other.call(true)).await)[2], Some("quota"));
     }
 }
