@@ -14,6 +14,7 @@ mod metering;
 mod not_loaded;
 mod rate_limit;
 mod ready;
+mod replaced;
 mod rolling;
 
 use std::path::PathBuf;
@@ -71,6 +72,8 @@ enum Drill {
     NotLoaded,
     /// The calls of a killed endpoint move.
     Killed,
+    /// A main model that times out is replaced, and the answer is marked.
+    Replaced,
     /// Every call can be looked up.
     Lookup,
     /// A rolling release shows no 5xx.
@@ -91,6 +94,7 @@ impl Drill {
         match self {
             Self::NotLoaded => "an endpoint that is not loaded gets no traffic",
             Self::Killed => "calls of a killed endpoint move, and those in mid-stream end with an honest error",
+            Self::Replaced => "a main model that times out is replaced by another, and every surface says so",
             Self::Lookup => "tokens and version of every call can be looked up",
             Self::Rolling => "a rolling release shows no 5xx",
             Self::AllDown => {
@@ -115,6 +119,7 @@ impl Drill {
         match self {
             Self::NotLoaded => not_loaded::run(fleet, found).await,
             Self::Killed => killed::run(fleet, found).await,
+            Self::Replaced => replaced::run(fleet, found).await,
             Self::Lookup => lookup::run(fleet, found).await,
             Self::Rolling => rolling::run(fleet, found).await,
             Self::AllDown => all_down::run(fleet, found).await,

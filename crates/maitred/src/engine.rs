@@ -58,6 +58,9 @@ const VLLM_DIES: Duration = Duration::from_millis(300);
 /// How long an SGLang hangs after its scheduler died.
 const SGLANG_DIES: Duration = Duration::from_secs(5);
 
+/// How long one that is to be restarted may take to finish what runs, after its grace.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How an endpoint's life ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -230,7 +233,9 @@ impl Endpoint {
                     if restart.drain {
                         self.args.drain_on_sigterm = true;
                         self.args.drain_grace = restart.grace.unwrap_or(self.args.drain_grace);
-                        self.terminate().await;
+                        // As a supervisor does, which kills what does not end.
+                        let longest = self.args.drain_grace + PATIENCE;
+                        drop(tokio::time::timeout(longest, self.terminate()).await);
                     }
                     Ending::Restarts(restart)
                 }

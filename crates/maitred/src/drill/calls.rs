@@ -36,6 +36,8 @@ pub(super) struct Caller {
     pub(super) task_header: String,
     /// What the ids of its calls begin with.
     pub(super) prefix: String,
+    /// A header that it sends besides.
+    pub(super) header: Option<(&'static str, &'static str)>,
     /// Whether endpoints are told to generate as many tokens as they may. Real ones need not know how.
     pub(super) is_exact: bool,
     pub(super) clock: Clock,
@@ -123,6 +125,16 @@ impl Answered {
             Some((usage["prompt_tokens"].as_u64()?, usage["completion_tokens"].as_u64()?))
         });
         told.last()
+    }
+
+    /// The models that it names, each once: in the answer, or in the events of a stream.
+    pub(super) fn models(&self) -> Vec<String> {
+        let objects = std::iter::once(self.json()).chain(events(&self.body));
+        let mut models: Vec<_> = objects
+            .filter_map(|object| object["model"].as_str().map(str::to_owned))
+            .collect();
+        models.dedup();
+        models
     }
 
     /// How it ended, in a few words.
@@ -231,7 +243,10 @@ impl Caller {
         if self.is_exact {
             body["ignore_eos"] = true.into();
         }
-        let request = self.peer.request(Method::POST, CHAT)?;
+        let mut request = self.peer.request(Method::POST, CHAT)?;
+        if let Some((name, value)) = self.header {
+            request = request.header(name, value);
+        }
         let request = request
             .header(CONTENT_TYPE, "application/json")
             .header("x-request-id", id)

@@ -48,8 +48,12 @@ impl Fleet {
 
     /// The endpoints that serve the model that is asked for.
     pub(super) fn mates(&self) -> Vec<&Endpoint> {
-        let pool = self.gateway().pool.name.as_str();
-        self.endpoints.iter().filter(|endpoint| endpoint.pool == pool).collect()
+        self.of_pool(self.gateway().pool.name.as_str()).collect()
+    }
+
+    /// The endpoints of a pool.
+    pub(super) fn of_pool(&self, pool: &str) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.iter().filter(move |endpoint| endpoint.pool == pool)
     }
 
     /// How long an endpoint that leaves must say so for the gateway to hear of it, as endpoints take it.

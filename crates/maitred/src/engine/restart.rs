@@ -18,7 +18,7 @@ pub(super) struct Restart {
     load_time: Option<Duration>,
     /// What can be seen of it meanwhile.
     load_mode: Option<LoadMode>,
-    /// Whether this one first says 503 on the health path and finishes what runs. Otherwise it ends as if killed.
+    /// Whether this one first says 503 on the health path and finishes what runs, within some seconds. Otherwise it ends as if killed.
     pub(super) drain: bool,
     /// How long it says so at least, in real time.
     #[serde(deserialize_with = "duration")]

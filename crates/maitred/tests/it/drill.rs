@@ -3,14 +3,16 @@
 use std::net::SocketAddr;
 
 use maitred_tenant::Role;
-use maitred_test::{Background, Finished, Folder, Play, ScriptedEndpoint, background, vllm};
+use maitred_test::{
+    Background, Finished, Folder, Play, Request, ScriptedEndpoint, Signal, Start, background, eventually, vllm,
+};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::ledger::{LEDGER, laid};
-use crate::roles::{token_of, with_access};
-use crate::table::{CHAT, Config, Engine, Gateway, MODEL, maitred};
+use crate::ledger::LEDGER;
+use crate::roles::{access, token_of};
+use crate::table::{CHAT, Config, Engine, Gateway, MAITRED, MODEL, maitred};
 
 /// Endpoints that begin anew are seen soon.
 const PROBES: [&str; 2] = ["startup: { interval: 100ms }", "readiness: { interval: 200ms }"];
@@ -54,11 +56,25 @@ struct Drilled {
 impl Drilled {
     /// One with this configuration before these endpoints.
     async fn new(config: &Config, endpoints: usize) -> Self {
-        let yaml = with_access(config, "127.0.0.1:0").replace("access:", "changes: changes.jsonl, access:");
-        let folder = laid(config).await;
+        Self::of(&config.to_yaml(), endpoints).await
+    }
+
+    /// One with this file.
+    async fn of(yaml: &str, endpoints: usize) -> Self {
+        let open = "admin: { address: \"127.0.0.1:0\" }";
+        assert_eq!(yaml.matches(open).count(), 1);
+        let admin = format!(
+            "admin: {{ address: \"127.0.0.1:0\", changes: changes.jsonl, {} }}",
+            access()
+        );
+        let yaml = yaml.replace(open, &admin);
+        let folder = Folder::new();
+        folder.write("maitred.yaml", &yaml);
+        let made = maitred(["store", "migrate"]).folder(folder.path()).run().await;
+        assert!(made.success().contains("the tables are made"));
         let gateway = Gateway::start_in(folder, &yaml, &[]).await;
-        maitred_test::eventually("ready endpoints", async || {
-            let page = maitred_test::Request::get("/endpoints").bearer(&token_of(Role::Admin));
+        eventually("ready endpoints", async || {
+            let page = Request::get("/endpoints").bearer(&token_of(Role::Admin));
             let page = page.send(gateway.admin).await.json();
             let ready = page["endpoints"]
                 .as_array()?
@@ -161,21 +177,54 @@ fn without_retry_after(head: &str) -> String {
         .collect()
 }
 
-#[tokio::test]
-async fn the_gateway_of_its_own_passes_all_of_them_and_leaves_nothing_behind() {
+/// Runs some of the drills on a fleet of their own, which pass and leave nothing behind.
+async fn alone(drills: &[&str]) {
     let place = Folder::new();
-    let finished = maitred(["drill", "--json"]).env("TMPDIR", place.path()).run().await;
+    let run = maitred(["drill", "--json", "--only", &drills.join(",")]).env("TMPDIR", place.path());
+    let finished = run.run().await;
     let report = report(&finished);
     println!("{report:#}");
-    assert_eq!(
-        (finished.code, &report["passed"]),
-        (Some(0), &Value::Bool(true)),
-        "{report:#}"
-    );
-    let drills = report["drills"].as_array().unwrap();
-    assert!(drills.iter().all(|drill| drill["result"] == "passed"), "{report:#}");
-    assert!(report["seconds"].as_f64().unwrap() < 120.0);
+    assert_eq!((finished.code, &report["passed"]), (Some(0), &Value::Bool(true)), "{report:#}");
+    let ran = report["drills"].as_array().unwrap();
+    assert_eq!(ran.len(), drills.len());
+    assert!(ran.iter().all(|drill| drill["result"] == "passed"), "{report:#}");
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "{finished:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_of_its_own_passes_those_in_which_endpoints_fail() {
+    alone(&["not-loaded", "killed", "replaced", "all-down"]).await;
+}
+
+#[tokio::test]
+async fn a_gateway_of_its_own_passes_those_in_which_nothing_fails_or_the_ledger_does() {
+    alone(&["lookup", "rolling", "rate-limit", "metering"]).await;
+}
+
+#[tokio::test]
+async fn who_interrupts_it_has_nothing_left_behind() {
+    let place = Folder::new();
+    let mut drill = Start::new("drill", MAITRED)
+        .args(["drill"])
+        .env("TMPDIR", place.path())
+        .spawn();
+    // The first drill has ended, so the others are under way.
+    drill.line("not-loaded").await;
+    let folder = std::fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().path();
+    let config = std::fs::read_to_string(folder.join("spool.yaml")).unwrap();
+    let mut addresses = config
+        .lines()
+        .rev()
+        .filter_map(|line| line.trim().strip_prefix("- address: "));
+    let endpoint: SocketAddr = addresses.next().unwrap().parse().unwrap();
+    assert!(TcpStream::connect(endpoint).await.is_ok());
+    drill.signal(Signal::Interrupt);
+    assert_eq!(drill.exit().await.code(), Some(2));
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    eventually("the end of the endpoint", async || {
+        TcpStream::connect(endpoint).await.err()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -248,6 +297,43 @@ async fn a_ledger_that_lets_through_what_it_should_refuse_fails_it() {
     drilled.gateway.folder.write("strict.yaml", &strict);
     drilled.config = "strict.yaml".into();
     drilled.fails("metering", "calls are refused").await;
+}
+
+/// Two pools, and a route from the one to the other.
+async fn with_a_fallback() -> (Vec<Engine>, String) {
+    let mut engines = Engine::start_several(1, &["--time-scale", "10"]).await;
+    let smaller = Engine::start(&["--time-scale", "10", "--served-name", "small"]).await;
+    let config = config(&engines, &["ejection: { failures: 1000 }"])
+        .file(&format!(
+            "routes: [{{ model: assistant, targets: [{{ pool: main, model: {MODEL}, within: 300ms }}], \
+             fallback: [{{ pool: smaller, model: small }}] }}]"
+        ))
+        .file("degradation: { objective: {} }");
+    let pool = format!(
+        "  - name: smaller\n    models: [{{ name: small }}]\n    staleness: {{ after: 10s, frozen_after: 1m }}\n    \
+         {}\n    {}\n    endpoints: [{{ address: {} }}]\n",
+        PROBES[0], PROBES[1], smaller.address
+    );
+    engines.push(smaller);
+    (engines, config.to_yaml() + &pool)
+}
+
+/// A head without what says that the answer is not what was asked for.
+fn without_marks(head: &str) -> String {
+    let lines = head.split_inclusive("\r\n");
+    lines
+        .filter(|line| !line.to_ascii_lowercase().starts_with("x-degrade"))
+        .collect()
+}
+
+#[tokio::test]
+async fn an_answer_of_another_model_that_does_not_say_so_fails_it() {
+    let (_engines, yaml) = with_a_fallback().await;
+    let mut drilled = Drilled::of(&yaml, 2).await;
+    assert_eq!(drilled.drill("replaced").await.result, "passed");
+    let (address, _proxy) = proxy(drilled.gateway.address, without_marks).await;
+    drilled.calls = Some(address);
+    drilled.fails("replaced", "the headers say").await;
 }
 
 #[tokio::test]

@@ -189,6 +189,19 @@ async fn the_demo_answers_the_lines_that_it_prints() {
         let words = Program::shell(&line).run().await.success();
         assert!(words.split_whitespace().count() > 3, "{words}");
     }
+    // And it can be drilled by the line that it prints.
+    let export = lines
+        .iter()
+        .find(|line| line.starts_with("export MAITRED_"))
+        .expect("a line to copy");
+    let drill = lines
+        .iter()
+        .find(|line| line.starts_with("maitred drill "))
+        .expect("a drill");
+    let folder = Path::new(MAITRED).parent().unwrap().display();
+    let line = format!("export PATH={folder}:$PATH\n{export}\n{drill} --only lookup,rate-limit");
+    let drilled = Program::shell(&line).run().await.success();
+    assert!(drilled.contains("2 passed, 0 failed"), "{drilled}");
     // The calls' records are shown, and the administrative pages are where it says.
     demo.line("\"outcome\":\"answered\"").await;
     let admin = addresses(&printed, "admin")[0].parse().unwrap();

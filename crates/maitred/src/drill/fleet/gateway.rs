@@ -91,6 +91,7 @@ impl Gateway {
             model,
             task_header: settings.quotas.task_header.clone(),
             prefix: format!("drill-{:x}", crate::ledger::start()?),
+            header: None,
             is_exact: is_simulated,
             clock: Clock::start(),
             tasks: Tasks::new(),
@@ -182,6 +183,11 @@ impl Gateway {
             .filter_map(|line| line.strip_prefix(name)?.rsplit_once(' '));
         let of_name = series.filter(|(labels, _)| labels.is_empty() || labels.starts_with('{'));
         Ok(of_name.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
+    }
+
+    /// What its configuration says.
+    pub(in crate::drill) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The ledger, if there is one.

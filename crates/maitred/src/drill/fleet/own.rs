@@ -1,4 +1,4 @@
-//! A fleet of one's own: four simulated endpoints, a gateway, and another one with a stricter ledger.
+//! A fleet of one's own: simulated endpoints of two models, a gateway, and another one with a stricter ledger.
 
 use std::path::Path;
 
@@ -13,23 +13,30 @@ use crate::admin::Credentials;
 use crate::process::{self, Process, make_ledger};
 use crate::{config_file, keys};
 
-/// The model that is asked for, and its endpoints.
-const MODEL: (&str, u16) = ("llama-3.1-8b", 3);
+/// The model that is asked for.
+const MODEL: &str = "llama-3.1-8b";
+/// The one that stands in for it.
+const SMALLER: &str = "llama-3.2-1b";
+/// The name of the way from one to the other.
+const ROUTE: &str = "assistant";
+/// How many endpoints serve each, by their pools.
+const POOLS: [(&str, &str, u16); 2] = [("main", MODEL, 3), ("smaller", SMALLER, 1)];
 /// The file with the administrative token.
 const TOKEN: &str = "token";
-/// Endpoints that begin anew are seen soon: nobody wants to watch a drill wait.
-const PROBES: &str = "    startup: { interval: 100ms }\n    readiness: { interval: 200ms }\n";
+/// Endpoints that begin anew or have failed are seen soon: nobody wants to watch a drill wait.
+const PROBES: &str =
+    "    startup: { interval: 100ms }\n    readiness: { interval: 200ms }\n    ejection: { base: 500ms }\n";
 
 /// Starts it.
 pub(super) async fn fleet() -> anyhow::Result<Fleet> {
     // Waiting for processes to come up blocks, and Ctrl-C must not wait for that.
     let begun = tokio::task::spawn_blocking(begin).await??;
     let mut endpoints = Vec::new();
-    for process in &begun.endpoints {
-        endpoints.push(Endpoint::find("main", &process.address).await?);
+    for (pool, process) in &begun.endpoints {
+        endpoints.push(Endpoint::find(pool, &process.address).await?);
     }
     let mut processes = begun.gateways;
-    processes.extend(begun.endpoints);
+    processes.extend(begun.endpoints.into_iter().map(|(_, process)| process));
     Ok(Fleet {
         gateways: begun.doors,
         endpoints,
@@ -40,7 +47,8 @@ pub(super) async fn fleet() -> anyhow::Result<Fleet> {
 
 struct Begun {
     folder: tempfile::TempDir,
-    endpoints: Vec<Process>,
+    /// Each with the name of its pool.
+    endpoints: Vec<(&'static str, Process)>,
     gateways: Vec<Process>,
     doors: Vec<Gateway>,
 }
@@ -51,10 +59,13 @@ fn begin() -> anyhow::Result<Begun> {
         .tempdir()
         .context("cannot make a folder")?;
     let program = process::program()?;
-    let (model, count) = MODEL;
-    let endpoints: Vec<_> = (0..count)
-        .map(|seed| Process::endpoint(&program, model, &["--seed", &seed.to_string()]))
-        .collect::<anyhow::Result<_>>()?;
+    let mut endpoints = Vec::new();
+    for (pool, model, count) in POOLS {
+        for seed in 0..count {
+            let flags = ["--seed", &seed.to_string()];
+            endpoints.push((pool, Process::endpoint(&program, model, &flags)?));
+        }
+    }
     let (key, token) = (keys::make()?, keys::make()?);
     std::fs::write(folder.path().join(TOKEN), token.expose()).context("cannot write the token")?;
     let mut begun = Begun {
@@ -85,26 +96,33 @@ fn door(config: &Path, process: &Process, key: &NewKey) -> anyhow::Result<Gatewa
         admin: uri(&process.admin)?,
         credentials: &Credentials::in_file(&token),
         key: Some(key.expose().to_owned()),
-        model: Some(MODEL.0),
+        model: Some(MODEL),
     };
     Gateway::new(config, loaded.settings, door, true)
 }
 
 /// The file of a gateway whose ledger has this policy.
-fn configuration(policy: &str, endpoints: &[Process], [key, token]: [&NewKey; 2]) -> String {
+fn configuration(policy: &str, endpoints: &[(&str, Process)], [key, token]: [&NewKey; 2]) -> String {
     let [key, token] = [key, token].map(|key| key.hash(&KeyHasher::new(None)).to_string());
-    let model = MODEL.0;
     let mut text = format!(
         "version: 1\n\
          listeners:\n  - address: 127.0.0.1:0\n\
          admin:\n  address: 127.0.0.1:0\n  changes: {policy}.jsonl\n  access:\n    - name: drill\n      role: admin\n      hash: \"{token}\"\n\
          auth:\n  keys:\n    - hash: \"{key}\"\n      tenant: drill\n      user: drill\n\
          ledger:\n  sqlite: {policy}.db\n  policy: {policy}\n\
-         prices:\n  - model: {model}\n    input: \"0.15\"\n    output: \"0.60\"\n\
-         pools:\n  - name: main\n    models:\n      - name: {model}\n{PROBES}    endpoints:\n"
+         prices:\n  - model: \"*\"\n    input: \"0.15\"\n    output: \"0.60\"\n\
+         routes:\n  - model: {ROUTE}\n    targets:\n      - {{ pool: main, model: {MODEL}, within: 1s }}\n    \
+         fallback:\n      - {{ pool: smaller, model: {SMALLER} }}\n\
+         degradation:\n  objective: {{}}\n\
+         pools:\n"
     );
-    for endpoint in endpoints {
-        text.push_str(&format!("      - address: {}\n", endpoint.address));
+    for (pool, model, _) in POOLS {
+        text.push_str(&format!(
+            "  - name: {pool}\n    models:\n      - name: {model}\n{PROBES}    endpoints:\n"
+        ));
+        for (_, endpoint) in endpoints.iter().filter(|(of, _)| *of == pool) {
+            text.push_str(&format!("      - address: {}\n", endpoint.address));
+        }
     }
     text
 }
