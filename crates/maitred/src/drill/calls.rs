@@ -20,6 +20,8 @@ use crate::admin::{Peer, UNSENDABLE};
 
 /// Where chat calls go.
 const CHAT: &str = "/v1/chat/completions";
+/// What prompts are made longer with.
+const FILLER: &str = "Please. ";
 /// Largest answer that is read, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
 /// How long a call may take.
@@ -38,6 +40,8 @@ pub(super) struct Caller {
     pub(super) prefix: String,
     /// A header that it sends besides.
     pub(super) header: Option<(&'static str, &'static str)>,
+    /// Bytes that its prompts have besides.
+    pub(super) filler: usize,
     /// Whether endpoints are told to generate as many tokens as they may. Real ones need not know how.
     pub(super) is_exact: bool,
     pub(super) clock: Clock,
@@ -231,10 +235,11 @@ impl Caller {
 
     async fn open(&self, id: &str, ask: Ask) -> anyhow::Result<Open> {
         let begun = self.clock.now();
+        let filler = FILLER.repeat(self.filler / FILLER.len());
         let mut body = json!({
             "model": self.model,
             "max_tokens": ask.tokens,
-            "messages": [{ "role": "user", "content": format!("This is call {id} of a drill. Say something.") }],
+            "messages": [{ "role": "user", "content": format!("This is call {id} of a drill. {filler}Say something.") }],
         });
         if ask.stream {
             body["stream"] = true.into();

@@ -20,7 +20,9 @@ const WAITING: u64 = 2;
 /// Most calls that are made to get there.
 const TRIES: usize = 30;
 /// How many times slower endpoints are made, so that calls wait for their first output.
-const SLOW: f64 = 200.0;
+const SLOW: f64 = 40.0;
+/// Bytes that are added to the prompts of those calls: so much work before each that none of the endpoints is passed over.
+const FILLER: usize = 10_000;
 
 pub(super) async fn run(fleet: &Fleet, found: &mut Findings) -> anyhow::Result<Ran> {
     let gateway = fleet.gateway();
@@ -116,13 +118,17 @@ impl Drop for Calls {
 impl Calls {
     /// Makes calls until `victim` has at least so many. Says how many it has.
     async fn begin_until(&self, gateway: &Gateway, victim: &Endpoint, enough: u64) -> anyhow::Result<u64> {
+        let caller = Caller {
+            filler: FILLER,
+            ..gateway.caller.clone()
+        };
         let before = all(gateway).await?;
         for number in 0..TRIES {
             let on_it = gateway.life(&victim.address).await?.in_flight;
             if on_it >= enough {
                 return Ok(on_it);
             }
-            self.begin(&gateway.caller, number % 2 == 0);
+            self.begin(&caller, number % 2 == 0);
             until("a call to be sent", async || {
                 let known = all(gateway).await? + self.answers.lock().len() as u64;
                 Ok((known > before + number as u64).then_some(()))

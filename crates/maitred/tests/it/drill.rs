@@ -184,7 +184,11 @@ async fn alone(drills: &[&str]) {
     let finished = run.run().await;
     let report = report(&finished);
     println!("{report:#}");
-    assert_eq!((finished.code, &report["passed"]), (Some(0), &Value::Bool(true)), "{report:#}");
+    assert_eq!(
+        (finished.code, &report["passed"]),
+        (Some(0), &Value::Bool(true)),
+        "{report:#}"
+    );
     let ran = report["drills"].as_array().unwrap();
     assert_eq!(ran.len(), drills.len());
     assert!(ran.iter().all(|drill| drill["result"] == "passed"), "{report:#}");

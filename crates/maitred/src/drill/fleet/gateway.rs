@@ -92,6 +92,7 @@ impl Gateway {
             task_header: settings.quotas.task_header.clone(),
             prefix: format!("drill-{:x}", crate::ledger::start()?),
             header: None,
+            filler: 0,
             is_exact: is_simulated,
             clock: Clock::start(),
             tasks: Tasks::new(),
