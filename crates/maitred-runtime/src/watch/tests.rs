@@ -219,9 +219,12 @@ async fn what_runs_is_asked_for_seldom_and_not_held_against_whom_nobody_reaches(
         pages(&scene) - before
     );
     assert_eq!(scene.state(ONE), Some(EndpointState::Ready));
-    // For a moment nobody is there; that is no reason to send its calls away.
+    // For a moment nobody is there, just when it is asked again. That is no reason to send its calls away; three failed probes would be.
+    pass(secs(9)).await;
     scene.endpoints.face(ONE, |face| face.is_there = false);
-    pass(secs(15)).await;
+    let before = scene.endpoints.asked(ONE, "/v1/models");
+    pass(secs(8)).await;
+    assert!(scene.endpoints.asked(ONE, "/v1/models") > before);
     scene.endpoints.face(ONE, |face| face.is_there = true);
     assert_eq!(scene.state(ONE), Some(EndpointState::Ready));
     // One that was never reached has proven nothing.
