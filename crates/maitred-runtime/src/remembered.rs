@@ -59,7 +59,7 @@ pub(crate) async fn write(host: &Arc<PoolHost>) {
     on_a_thread(move || host.write_file()).await;
 }
 
-async fn on_a_thread(work: impl FnOnce() + Send + 'static) {
+pub(crate) async fn on_a_thread(work: impl FnOnce() + Send + 'static) {
     // A panic is printed by the panic hook, and costs the file and nothing else.
     drop(tokio::task::spawn_blocking(work).await);
 }
@@ -192,7 +192,7 @@ fn read(settings: &PoolSettings, path: &Path) -> io::Result<BTreeMap<String, Byt
 }
 
 /// Where the file is written before it takes its place.
-fn beside(path: &Path) -> PathBuf {
+pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     PathBuf::from(name)
