@@ -27,7 +27,7 @@ pub(crate) struct LengthsArgs {
     /// Calls that arrived before then; until now if not given.
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// Further lengths to look at, in tokens.
+    /// Further lengths to look at, in tokens. Lengths are counted in steps nine parts in a hundred wide; the next step above is shown.
     #[arg(long, value_name = "TOKENS", value_delimiter = ',')]
     at: Vec<u64>,
     /// Print JSON.
@@ -61,10 +61,12 @@ pub(crate) fn run(args: &LengthsArgs) -> anyhow::Result<ExitCode> {
 /// The lines to show: at the usual shares of calls and where it was asked for, the shortest first.
 fn lines(lengths: &Lengths, asked: &[u64]) -> Vec<Line> {
     let usual = SHARES.iter().map(|share| lengths.quantile(*share));
-    let mut all: Vec<u64> = usual.chain(asked.iter().copied()).collect();
-    all.sort_unstable();
-    all.dedup();
-    all.into_iter().map(|at| lengths.line(at)).collect()
+    let all = usual.chain(asked.iter().copied()).map(|at| lengths.line(at));
+    // Beyond the longest prompt there is nothing to part.
+    let mut all: Vec<Line> = all.filter(|line| line.calls > 0.0).collect();
+    all.sort_unstable_by_key(|line| line.at_least);
+    all.dedup_by_key(|line| line.at_least);
+    all
 }
 
 fn as_text(lengths: &BTreeMap<String, Lengths>, asked: &[u64]) -> String {

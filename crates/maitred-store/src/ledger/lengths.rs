@@ -68,19 +68,19 @@ impl Lengths {
         self.longest
     }
 
-    /// What a line at this many tokens parts. It lies between two steps.
+    /// What a line parts that lies at so many tokens, or a little above: between the next two steps.
     #[must_use]
     pub fn line(&self, at_least: u64) -> Line {
+        let last = (STEPS * DOUBLINGS) as usize;
+        let first_long = (0..last).find(|step| begin_of(*step) >= at_least).unwrap_or(last);
         let mut long = (0, 0);
-        for (step, (calls, tokens)) in &self.steps {
-            if begin_of(*step) >= at_least {
-                long = (long.0 + calls, long.1 + tokens);
-            }
+        for (calls, tokens) in self.steps.range(first_long..).map(|(_, sums)| sums) {
+            long = (long.0 + calls, long.1 + tokens);
         }
         let tokens: u64 = self.steps.values().map(|(_, tokens)| tokens).sum();
         let share = |part: u64, whole: u64| as_float(part) / as_float(whole.max(1));
         Line {
-            at_least,
+            at_least: begin_of(first_long),
             calls: share(long.0, self.calls()),
             tokens: share(long.1, tokens),
         }
