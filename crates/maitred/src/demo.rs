@@ -1,6 +1,7 @@
 //! `maitred demo`: three simulated endpoints and a gateway in front of them, each a process of its own.
 
 use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -35,6 +36,11 @@ pub(crate) struct DemoArgs {
 
 /// Runs until Ctrl-C.
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+    // It outlives whatever is still being laid when the signal comes, and is removed with all that is in it.
+    let folder = tempfile::Builder::new()
+        .prefix("maitred-demo-")
+        .tempdir()
+        .context("cannot make a folder")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let code = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -42,7 +48,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         let code = tokio::select! {
             _ = interrupt.recv() => ExitCode::SUCCESS,
             _ = terminate.recv() => ExitCode::SUCCESS,
-            code = lay_and_watch(args.clone()) => code?,
+            code = lay_and_watch(args.clone(), folder.path().to_owned()) => code?,
         };
         println!("\nclosing");
         Ok(code)
@@ -52,25 +58,20 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     code
 }
 
-async fn lay_and_watch(args: DemoArgs) -> anyhow::Result<ExitCode> {
+async fn lay_and_watch(args: DemoArgs, folder: PathBuf) -> anyhow::Result<ExitCode> {
     // Waiting for processes to come up blocks, and Ctrl-C must not wait for that.
-    let table = tokio::task::spawn_blocking(move || Table::lay(&args)).await??;
+    let table = tokio::task::spawn_blocking(move || Table::lay(&args, &folder)).await??;
     table.watch().await
 }
 
-/// The processes, ended when dropped, and the folder they use, removed when dropped.
+/// The processes, ended when dropped.
 struct Table {
     endpoints: Vec<Process>,
     gateway: Process,
-    _folder: tempfile::TempDir,
 }
 
 impl Table {
-    fn lay(args: &DemoArgs) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("maitred-demo-")
-            .tempdir()
-            .context("cannot make a folder")?;
+    fn lay(args: &DemoArgs, folder: &Path) -> anyhow::Result<Self> {
         let program = process::program()?;
         println!("starting {} simulated vLLM endpoints (H100, {MODEL})", args.endpoints);
         let endpoints: Vec<_> = (0..args.endpoints)
@@ -81,7 +82,7 @@ impl Table {
         }
         let key = keys::make()?;
         let hash = key.hash(&KeyHasher::new(None)).to_string();
-        let config = folder.path().join("maitred.yaml");
+        let config = folder.join("maitred.yaml");
         let token = keys::make()?;
         let hashes = [hash, token.hash(&KeyHasher::new(None)).to_string()];
         let text = configuration(args, &endpoints, &hashes);
@@ -102,7 +103,7 @@ impl Table {
             "export MAITRED_ADMIN_TOKEN={} MAITRED_KEY={} MAITRED_DEMO={}\n",
             token.expose(),
             key.expose(),
-            folder.path().display()
+            folder.display()
         );
         println!("Make things go wrong, and see that the gateway keeps its promises, in that shell:\n");
         println!(
@@ -114,11 +115,7 @@ impl Table {
         println!(
             "The endpoints are simulated: their words are nonsense by design. Access records follow; Ctrl-C ends.\n"
         );
-        Ok(Self {
-            endpoints,
-            gateway,
-            _folder: folder,
-        })
+        Ok(Self { endpoints, gateway })
     }
 
     /// Completes when one of the processes has ended, which none should.
