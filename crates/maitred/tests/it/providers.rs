@@ -227,9 +227,6 @@ async fn a_provider_sends_nobody_elsewhere_and_its_limits_are_said() {
         ("openai-organization", "CANARY"),
         ("set-cookie", "CANARY"),
     ];
-    api.once(&chat_path(), Play::whole(429, &headers, limited));
-    let answer = gateway.ask(call()).await;
-    assert_eq!((answer.status(), answer.header("retry-after")), (429, Some("7")));
     for status in [301, 302, 303, 307, 308] {
         let location = format!("http://{}{CHAT}", elsewhere.address());
         api.once(&chat_path(), Play::whole(status, &[("location", &location)], ""));
@@ -254,6 +251,14 @@ async fn a_provider_sends_nobody_elsewhere_and_its_limits_are_said() {
     }
     assert_eq!(api.received_on(&chat_path()).len(), before);
     assert_eq!(api.received_on(&format!("{BASE}/files")).len(), 0);
+    // Last, for as long as it says nobody asks it again.
+    api.once(&chat_path(), Play::whole(429, &headers, limited));
+    let answer = gateway.ask(call()).await;
+    assert_eq!((answer.status(), answer.header("retry-after")), (429, Some("7")));
+    assert!(!format!("{answer:?}").contains("CANARY"), "{answer:?}");
+    let answer = gateway.ask(call()).await;
+    assert_eq!(answer.status(), 429);
+    assert_eq!(api.received_on(&chat_path()).len(), before + 1);
 }
 
 #[tokio::test]

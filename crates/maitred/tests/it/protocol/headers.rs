@@ -40,6 +40,7 @@ async fn what_belongs_to_one_hop_or_to_the_gateway_stays_behind() {
         "user-agent",
         "x-custom",
         "x-custom",
+        "x-maitred-gateways",
         "x-request-id",
     ];
     assert_eq!(names, expected, "{:#?}", head.headers);
