@@ -43,7 +43,8 @@ async fn by_call_every_endpoint_gets_a_sixth_and_by_connection_one_gets_most() {
     let by_call = balanced("balance: request").await;
     let by_connection = balanced("balance: connection\n    profile: round-robin").await;
 
-    // An endpoint whose process the machine lets wait is slow, and rightly gets less for a while.
+    // Wanted are three points at most between the two. Measured on a quiet machine: 3.2 (17.9 to 14.7 %), so the bound is wider than it
+    // should be until the reason is found.
     let (most, least) = (by_call.shares[0], by_call.shares[5]);
     assert!(most <= 20.0 && least >= 13.0, "{:?}", by_call.shares);
     let expected = [62.0, 23.0, 7.0, 5.0, 2.0, 1.0];
